@@ -1,0 +1,3 @@
+"""scaleproof: measure adversarial robustness honestly."""
+
+__version__ = "0.1.0"

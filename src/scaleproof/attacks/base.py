@@ -1,0 +1,73 @@
+"""What an attack is: a frozen description with `init` and `step` on a State, and nothing about models or loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, Self
+
+from torch import Tensor
+
+from scaleproof.oracle import Oracle
+from scaleproof.rng import Rng
+from scaleproof.threat import Threat
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """A batch of rows on their way; every field is a tensor with one row a sample."""
+
+    index: Tensor  # (B,) position in the data set: the key of the sample's random numbers
+    clean: Tensor  # (B, ...)
+    y: Tensor  # (B,), or (B, 2) with a target
+    current: Tensor  # (B, ...) where the next step looks
+    visited: Tensor  # (B, ...) where the last step looked
+    logits: Tensor  # (B, K) the oracle's logits at `visited`
+
+    def rows(self, positions: Tensor) -> Self:
+        """The same state for some of its rows, in the order given."""
+        chosen: dict[str, Any] = {item.name: getattr(self, item.name)[positions] for item in fields(self)}
+        return replace(self, **chosen)
+
+    @property
+    def true_class(self) -> Tensor:
+        return self.y if self.y.dim() == 1 else self.y[:, 0]
+
+
+class Attack(Protocol):
+    """What the loop needs to know of an attack."""
+
+    @property
+    def name(self) -> str:
+        """Unique within a suite; a key of the random numbers and of the results."""
+
+    @property
+    def label(self) -> str:
+        """How tables call it."""
+
+    @property
+    def threat(self) -> Threat: ...
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def restarts(self) -> int: ...
+
+    @property
+    def scale_invariant(self) -> bool: ...
+
+    @property
+    def needs_features(self) -> bool: ...
+
+    def for_classes(self, classes: int) -> tuple[Attack, tuple[str, ...]]:
+        """This attack for a model with so many classes, and notes on what had to change."""
+
+    def init(self, oracle: Oracle, clean: Tensor, y: Tensor, index: Tensor, rng: Rng) -> State: ...
+
+    def step(self, oracle: Oracle, state: State) -> State: ...
+
+    def finish(self, oracle: Oracle, state: State) -> Tensor:
+        """The examples the attack stands by (B, ...)."""
+
+    def describe(self) -> dict[str, object]:
+        """All settings, as plain data."""

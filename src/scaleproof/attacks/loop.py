@@ -1,0 +1,122 @@
+"""The one loop that drives every attack: rows go in, adversarial examples come out, broken rows may leave early."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from scaleproof.attacks.base import Attack, State
+from scaleproof.models.classifier import Classifier
+from scaleproof.oracle import Oracle
+from scaleproof.rng import Rng
+from scaleproof.speed import Speed
+
+
+def buckets(batch: int) -> tuple[int, ...]:
+    """The few batch sizes that are ever run: eighths of the full one, so that captured graphs stay valid."""
+    return tuple(sorted({max(1, (batch * eighth + 7) // 8) for eighth in range(1, 9)}))
+
+
+def bucket_for(count: int, sizes: Sequence[int]) -> int:
+    return next((size for size in sizes if size >= count), count)
+
+
+def padded(positions: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Positions repeated from the first until their number is one of `sizes`."""
+    missing = bucket_for(len(positions), sizes) - len(positions)
+    return torch.cat([positions, positions[:1].expand(missing)])
+
+
+def perturb(
+    attack: Attack,
+    oracle: Oracle,
+    clean: Tensor,
+    y: Tensor,
+    index: Tensor,
+    rng: Rng,
+    *,
+    drop: bool = False,
+    sizes: Sequence[int] = (),
+) -> Tensor:
+    """One run of one attack on one batch: the examples it stands by, one a row.
+
+    With `drop`, a row whose iterate is misclassified in float32 keeps that iterate and leaves the loop; the rest is
+    packed into the next smaller of `sizes`. Without, every row takes all steps.
+    """
+    rows = padded(torch.arange(len(clean), device=clean.device), sizes)
+    state = attack.init(oracle, clean[rows], y[rows], index[rows], rng)
+    if not drop:
+        for _ in range(attack.steps):
+            state = attack.step(oracle, state)
+        return attack.finish(oracle, state)[: len(clean)]
+    return Dropping(attack, oracle, clean, sizes).run(state, rows)
+
+
+class Dropping:
+    """The loop that lets broken rows go; `rows` says which sample each row of the state belongs to."""
+
+    def __init__(self, attack: Attack, oracle: Oracle, clean: Tensor, sizes: Sequence[int]) -> None:
+        self.attack, self.oracle, self.sizes = attack, oracle, sizes
+        self.final = clean.clone()
+        self.alive = torch.ones(len(clean), dtype=torch.bool, device=clean.device)
+
+    def run(self, state: State, rows: Tensor) -> Tensor:
+        for _ in range(self.attack.steps):
+            state = self.attack.step(self.oracle, state)
+            if self.retire(state, rows):
+                if not bool(self.alive.any()):
+                    return self.final
+                state, rows = self.compact(state, rows)
+        open_rows = self.alive[rows]
+        self.final[rows[open_rows]] = self.attack.finish(self.oracle, state)[open_rows]
+        return self.final
+
+    def retire(self, state: State, rows: Tensor) -> bool:
+        """Let go the rows whose visited iterate is misclassified, in float32 and not only in the oracle's eyes."""
+        suspects = (self.alive[rows] & (state.logits.argmax(1) != state.true_class)).nonzero().squeeze(1)
+        if len(suspects) == 0:
+            return False
+        verdict = self.oracle.judge(state.visited[suspects]).argmax(1) != state.true_class[suspects]
+        gone = suspects[verdict]
+        self.final[rows[gone]] = state.visited[gone]
+        self.alive[rows[gone]] = False
+        return len(gone) > 0
+
+    def compact(self, state: State, rows: Tensor) -> tuple[State, Tensor]:
+        """Pack the open rows into a smaller bucket where they fit one; a sample is kept once."""
+        open_rows = self.alive[rows].nonzero().squeeze(1)
+        first = unique_first(rows[open_rows])
+        open_rows = open_rows[first]
+        if bucket_for(len(open_rows), self.sizes) >= len(rows):
+            return state, rows
+        keep = padded(open_rows, self.sizes)
+        return state.rows(keep), rows[keep]
+
+
+def unique_first(values: Tensor) -> Tensor:
+    """Positions of the first occurrence of each value, in order."""
+    earlier = (values[:, None] == values[None, :]).tril(-1).any(1)
+    return (~earlier).nonzero().squeeze(1)
+
+
+def attack_batch(
+    attack: Attack, classifier: Classifier, x: Tensor, y: Tensor, *, seed: int = 0, speed: Speed | None = None
+) -> Tensor:
+    """Adversarial examples for one batch, worst of the attack's restarts: `attack(model, x, y)` in other libraries.
+
+    Samples are numbered 0, 1, ... in the order given.
+    """
+    oracle = Oracle(classifier, speed=speed)
+    fitted, _ = attack.for_classes(oracle.judge(x[:1]).shape[1])
+    index = torch.arange(len(x), device=x.device)
+    result, open_rows = x.clone(), index
+    for restart in range(attack.restarts):
+        rng = Rng(seed, attack.name, restart)
+        found = perturb(fitted, oracle, x[open_rows], y[open_rows], index[open_rows], rng)
+        result[open_rows] = found
+        open_rows = open_rows[oracle.judge(found).argmax(1) == y[open_rows]]
+        if len(open_rows) == 0:
+            break
+    return result

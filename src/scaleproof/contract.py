@@ -1,0 +1,86 @@
+"""The contract between images, labels and a model, checked before any time is spent on attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from scaleproof.evaluation import Finding
+
+MODE_MATTERS = (
+    nn.modules.batchnorm._BatchNorm,
+    nn.modules.dropout._DropoutNd,
+    nn.RReLU,
+    nn.MultiheadAttention,
+)
+
+
+def check_images(x: Tensor, y: Tensor, first: int = 0) -> None:
+    """Pixels finite and in [0, 1], one label an image, labels not negative; `first` is the index of the first row."""
+    if len(x) != len(y):
+        raise ValueError(f"images and labels must be equally many, got {len(x)} images and {len(y)} labels")
+    if not x.is_floating_point():
+        raise ValueError(f"images must be floating point in [0, 1], got {x.dtype}: divide bytes by 255")
+    bad = (~((x >= 0) & (x <= 1))).flatten(1).any(1)
+    if bool(bad.any()):
+        row = int(bad.nonzero()[0])
+        image = x[row]
+        if bool(torch.isnan(image).any()):
+            raise ValueError(f"pixels must be numbers, got NaN in image {first + row}")
+        low, high = float(image.min()), float(image.max())
+        raise ValueError(
+            f"pixels must be in [0, 1], image {first + row} has {low:.4g} to {high:.4g}: "
+            "normalise inside the model, with Classifier(net, mean=..., std=...)"
+        )
+
+
+def check_labels(y: Tensor, classes: int, first: int = 0) -> None:
+    bad = (y < 0) | (y >= classes)
+    if bool(bad.any()):
+        row = int(bad.nonzero()[0])
+        raise ValueError(f"labels must be in 0 to {classes - 1}, got {int(y[row])} for image {first + row}")
+
+
+def check_logits(logits: Tensor) -> None:
+    """Finite, and not probabilities: a softmax at the end hides gradients from every attack on logits."""
+    if not bool(torch.isfinite(logits).all()):
+        raise ValueError("the model returned NaN or infinite logits on clean images: look at its weights and inputs")
+    sums_to_one = bool(((logits.sum(1) - 1).abs() < 1e-3).all()) and bool((logits >= 0).all())
+    if sums_to_one:
+        raise ValueError(
+            "the model must return logits, its outputs are probabilities (>= 0, each row sums to 1): "
+            "remove the softmax at its end"
+        )
+
+
+def check_mode(model: nn.Module, allow_train_mode: bool) -> tuple[Finding, ...]:
+    """A model in train mode is an error, or a finding where it was allowed."""
+    kinds = [(name, module) for name, module in model.named_modules() if module.training]
+    felt = [f"{name} ({type(module).__name__})" for name, module in kinds if isinstance(module, MODE_MATTERS)]
+    if not kinds:
+        return ()
+    where = ", ".join(felt[:3]) if felt else "no layer that depends on it was seen"
+    message = f"the model is in train mode ({where})"
+    if not allow_train_mode:
+        raise ValueError(f"{message}: call model.eval() first, or pass allow_train_mode (--allow-train-mode)")
+    meaning = f"{message}: verdicts may depend on the batch and on chance"
+    return (Finding(name="train-mode", severity="warning", meaning=meaning),)
+
+
+@contextmanager
+def buffers_kept(model: nn.Module) -> Iterator[None]:
+    """Put back every buffer of a model in train mode, whose running statistics each forward pass would move."""
+    saved = [(buffer, buffer.clone()) for buffer in model.buffers()] if any_training(model) else []
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in saved:
+                buffer.copy_(value)
+
+
+def any_training(model: nn.Module) -> bool:
+    return any(module.training for module in model.modules())

@@ -1,0 +1,189 @@
+"""Evaluation: per-sample verdicts and what they cost. Every percentage is derived from the verdicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Flags = NDArray[np.bool_]
+Z95 = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class Share:
+    """So many of so many, with its 95% Wilson interval."""
+
+    correct: int
+    count: int
+
+    @property
+    def accuracy(self) -> float:
+        return self.correct / self.count if self.count else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return wilson(self.correct, self.count)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "correct": self.correct,
+            "count": self.count,
+            "accuracy": self.accuracy,
+            "interval": list(self.interval),
+        }
+
+
+def wilson(successes: int, count: int, z: float = Z95) -> tuple[float, float]:
+    """Wilson's score interval for a share (Wilson 1927); the whole of [0, 1] for an empty sample."""
+    if count == 0:
+        return 0.0, 1.0
+    share = successes / count
+    denominator = 1 + z * z / count
+    centre = (share + z * z / (2 * count)) / denominator
+    half = z / denominator * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    low = 0.0 if successes == 0 else max(0.0, centre - half)
+    high = 1.0 if successes == count else min(1.0, centre + half)
+    return low, high
+
+
+VERDICTS = {
+    "broken": np.bool_,  # misclassified in float32, within the budget
+    "attacked": np.bool_,
+    "prediction": np.int16,
+    "margin": np.float32,  # best other logit minus true logit: positive when misclassified
+    "size": np.float32,  # of the perturbation
+    "digest": np.uint64,  # of the example's bytes
+}
+EMPTY = {"broken": False, "attacked": False, "prediction": -1, "margin": math.nan, "size": math.nan, "digest": 0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackResult:
+    """What one attack did to every image, by restart: arrays of shape (restarts, N)."""
+
+    name: str
+    label: str
+    settings: Mapping[str, object]
+    scale_invariant: bool
+    needs_features: bool
+    verdicts: Mapping[str, NDArray[np.generic]]
+    forwards: int
+    backwards: int
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def restarts(self) -> int:
+        return int(self.verdicts["broken"].shape[0])
+
+    def broken(self, restarts: int | None = None) -> Flags:
+        """Images broken in any of the first `restarts` restarts (all of them by default)."""
+        return np.asarray(self.verdicts["broken"][:restarts].any(axis=0), dtype=np.bool_)
+
+    @property
+    def attacked(self) -> int:
+        return int(self.verdicts["attacked"].any(axis=0).sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Something the reader of a number should know."""
+
+    name: str
+    severity: str
+    meaning: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The verdicts of a list of attacks on one model and one set of images."""
+
+    mode: str
+    labels: NDArray[np.int64]
+    clean_prediction: NDArray[np.int64]
+    cosine_disagrees: Flags | None
+    attacks: tuple[AttackResult, ...]
+    seconds: float
+    speed: Mapping[str, object]
+    head: str | None = None
+    findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def count(self) -> int:
+        return len(self.labels)
+
+    @property
+    def clean_correct(self) -> Flags:
+        return self.clean_prediction == self.labels
+
+    @property
+    def clean(self) -> Share:
+        return Share(int(self.clean_correct.sum()), self.count)
+
+    @property
+    def cosine_mismatch(self) -> float | None:
+        """Share of images on which the cosine's argmax is not the decision."""
+        return None if self.cosine_disagrees is None else float(self.cosine_disagrees.mean())
+
+    def survivors(self, name: str | None = None, restarts: int | None = None) -> Flags:
+        """Images still right: after one attack, or after all of them; in a cascade, after all up to that one."""
+        alive = self.clean_correct.copy()
+        for result in self.attacks:
+            counts = name is None or result.name == name or self.mode == "cascade"
+            if counts:
+                alive &= ~result.broken(restarts if result.name == name else None)
+            if result.name == name:
+                return alive
+        if name is not None:
+            raise ValueError(f"no attack is called {name!r} here, there are {[a.name for a in self.attacks]}")
+        return alive
+
+    def robust(self, name: str | None = None, restarts: int | None = None) -> Share:
+        """Robust accuracy: an upper bound, found by one attack or the worst case over all."""
+        return Share(int(self.survivors(name, restarts).sum()), self.count)
+
+    def as_json(self) -> dict[str, object]:
+        """The part of `evaluation.json` that follows from the verdicts."""
+        return {
+            "mode": self.mode,
+            "clean": self.clean.as_json(),
+            "attacks": [self.attack_as_json(result) for result in self.attacks],
+            "worst_case": self.robust().as_json(),
+            "findings": [vars(finding) for finding in self.findings],
+            "speed": dict(self.speed),
+        }
+
+    def attack_as_json(self, result: AttackResult) -> dict[str, object]:
+        return {
+            "name": result.name,
+            "label": result.label,
+            "settings": dict(result.settings),
+            "restarts": result.restarts,
+            "attacked": result.attacked,
+            "robust_one_restart": self.robust(result.name, 1).as_json(),
+            "robust": self.robust(result.name).as_json(),
+            "forwards": result.forwards,
+            "backwards": result.backwards,
+            "seconds": result.seconds,
+            "image_steps_per_second": result.backwards / result.seconds if result.seconds else 0.0,
+            "scale_invariant": result.scale_invariant,
+            "cosine_mismatch": self.cosine_mismatch if result.needs_features else None,
+            "notes": list(result.notes),
+        }
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Per-sample arrays, as `verdicts.npz` keeps them."""
+        arrays: dict[str, NDArray[np.generic]] = {
+            "labels": self.labels,
+            "clean_prediction": self.clean_prediction,
+            "clean_correct": self.clean_correct,
+        }
+        if self.cosine_disagrees is not None:
+            arrays["cosine_disagrees"] = self.cosine_disagrees
+        for result in self.attacks:
+            arrays |= {f"{name}__{result.name}": values for name, values in result.verdicts.items()}
+        return arrays

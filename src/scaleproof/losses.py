@@ -1,0 +1,181 @@
+"""Objectives: what an attack maximises. One value a sample; larger is always worse for the model.
+
+An objective is a score (what the classes are compared by) and a form (how the true class is compared with the rest):
+
+    objective                      score                           form             scale-invariant
+    cross_entropy                  logits                          cross entropy    no
+    cw_margin                      logits                          margin           its sign and direction
+    dlr                            logits                          ratio            yes
+    cosine_cross_entropy(scale)    scale x cosines                 cross entropy    yes (SI-PGD)
+    probability_margin             softmax of the logits           margin           no
+    standardised_cross_entropy     scale x standardised logits     cross entropy    yes, and needs no head
+
+`targeted(objective)` pulls towards a class: its labels are (B, 2), the true class and the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from scaleproof.models.output import Output, at_least_float32
+
+TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class Form:
+    """How scores (B, K) and labels become one value a sample, and what takes its place under few classes."""
+
+    name: str
+    value: Callable[[Tensor, Tensor], Tensor]
+    classes: int = 2
+    fallback: Form | None = None
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A score and a form; called with a model's output and labels it gives one value a sample (B,)."""
+
+    name: str
+    score: Callable[[Output], Tensor]
+    form: Form
+    needs_features: bool = False
+    scale_invariant: bool = False
+
+    def __call__(self, output: Output, y: Tensor) -> Tensor:
+        return self.form.value(self.score(output), y)
+
+    def for_classes(self, classes: int) -> tuple[Objective, str | None]:
+        """This objective, or what stands in for it when there are too few classes, and a note that says so."""
+        form = self.form
+        if classes >= form.classes:
+            return self, None
+        if form.fallback is None:
+            raise ValueError(f"{self.name} needs {form.classes} classes, the model has {classes}")
+        note = f"{self.name} needs {form.classes} classes, the model has {classes}: {form.fallback.name} in its place"
+        return replace(self, name=f"{self.name}->{form.fallback.name}", form=form.fallback), note
+
+
+# Scores: what the classes are compared by.
+
+
+def logits(output: Output) -> Tensor:
+    return at_least_float32(output.logits)
+
+
+def probabilities(output: Output) -> Tensor:
+    return logits(output).softmax(1)
+
+
+@dataclass(frozen=True)
+class ScaledCosines:
+    scale: float
+
+    def __call__(self, output: Output) -> Tensor:
+        return self.scale * output.cosines
+
+
+@dataclass(frozen=True)
+class StandardisedLogits:
+    """Logits minus their mean, over their own deviation: blind to scale and shift, same decision."""
+
+    scale: float
+
+    def __call__(self, output: Output) -> Tensor:
+        values = logits(output)
+        centred = values - values.mean(1, keepdim=True)
+        spread = centred.square().mean(1, keepdim=True).sqrt()
+        return self.scale * centred / spread.clamp_min(torch.finfo(spread.dtype).tiny)
+
+
+# Forms: the true class against the rest.
+
+
+def column(scores: Tensor, y: Tensor) -> Tensor:
+    return scores.gather(1, y[:, None]).squeeze(1)
+
+
+def best_other(scores: Tensor, y: Tensor) -> Tensor:
+    """The largest score of any class but y."""
+    return scores.scatter(1, y[:, None], -torch.inf).amax(1)
+
+
+def negative_log_likelihood(scores: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(scores, y, reduction="none")
+
+
+def margin(scores: Tensor, y: Tensor) -> Tensor:
+    """Best other class minus true class: positive exactly when misclassified (Carlini and Wagner 2017)."""
+    return best_other(scores, y) - column(scores, y)
+
+
+def ratio(scores: Tensor, y: Tensor) -> Tensor:
+    """Difference of logits ratio: the margin over the gap of first and third score (Croce and Hein 2020)."""
+    ordered = scores.sort(dim=1, descending=True).values
+    return margin(scores, y) / (ordered[:, 0] - ordered[:, 2] + TINY)
+
+
+def towards(scores: Tensor, y: Tensor) -> Tensor:
+    return -F.cross_entropy(scores, y[:, 1], reduction="none")
+
+
+def targeted_margin(scores: Tensor, y: Tensor) -> Tensor:
+    """Target minus the best other class: positive exactly when the target is reached."""
+    return -margin(scores, y[:, 1])
+
+
+def targeted_ratio(scores: Tensor, y: Tensor) -> Tensor:
+    """Targeted DLR: target minus true class, over first score minus the mean of third and fourth."""
+    ordered = scores.sort(dim=1, descending=True).values
+    gap = ordered[:, 0] - (ordered[:, 2] + ordered[:, 3]) / 2
+    return (column(scores, y[:, 1]) - column(scores, y[:, 0])) / (gap + TINY)
+
+
+CROSS_ENTROPY = Form("cross_entropy", negative_log_likelihood)
+MARGIN = Form("margin", margin)
+RATIO = Form("ratio", ratio, classes=3, fallback=MARGIN)
+TOWARDS = Form("targeted_cross_entropy", towards)
+TARGETED_MARGIN = Form("targeted_margin", targeted_margin)
+TARGETED_RATIO = Form("targeted_ratio", targeted_ratio, classes=4, fallback=TARGETED_MARGIN)
+TARGETED = {CROSS_ENTROPY: TOWARDS, MARGIN: TARGETED_MARGIN, RATIO: TARGETED_RATIO}
+
+cross_entropy = Objective("cross_entropy", logits, CROSS_ENTROPY)
+cw_margin = Objective("cw_margin", logits, MARGIN, scale_invariant=True)
+dlr = Objective("dlr", logits, RATIO, scale_invariant=True)
+probability_margin = Objective("probability_margin", probabilities, MARGIN)
+probability_dlr = Objective("probability_dlr", probabilities, RATIO)
+
+
+def cosine_cross_entropy(scale: float = 15.0) -> Objective:
+    """Cross entropy of `scale` times the cosines between features and class weights: the SI objective."""
+    return Objective(
+        f"cosine_cross_entropy({scale:g})", ScaledCosines(positive(scale)), CROSS_ENTROPY, True, scale_invariant=True
+    )
+
+
+def standardised_cross_entropy(scale: float = 4.0) -> Objective:
+    """Cross entropy of standardised logits: scale-invariant, and in agreement with the decision."""
+    return Objective(
+        f"standardised_cross_entropy({scale:g})",
+        StandardisedLogits(positive(scale)),
+        CROSS_ENTROPY,
+        scale_invariant=True,
+    )
+
+
+def targeted(objective: Objective) -> Objective:
+    """The same score, pulled towards the class in the second column of the labels (B, 2)."""
+    if objective.form not in TARGETED:
+        raise ValueError(f"{objective.name} has no targeted form: it takes labels of shape (B, 2) already")
+    return replace(objective, name=f"targeted({objective.name})", form=TARGETED[objective.form])
+
+
+def positive(scale: float) -> float:
+    if not 0 < scale < float("inf"):
+        raise ValueError(f"scale must be finite and > 0, got {scale}")
+    return scale

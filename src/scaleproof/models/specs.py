@@ -1,0 +1,220 @@
+"""Loading a classifier by its spec: the demo, a run folder, a weights file, a factory, a timm model."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from scaleproof.models.architectures import (
+    SETTINGS,
+    Weights,
+    build,
+    fill,
+    plain_names,
+    read_weights,
+    save_model,
+    weights_digest,
+)
+from scaleproof.models.classifier import Classifier, as_classifier, unwrapped
+
+__all__ = ["LoadedModel", "load_model", "save_model", "weights_digest"]
+
+DEMO = Path(__file__).parent / "assets" / "demo.safetensors"
+FORMS = "demo, a run folder, a .safetensors file, module:factory, timm:NAME or timm:NAME@FILE.safetensors"
+OPERATORS = ("nms", "qnms")  # what torchvision expects its own library to define
+KEPT_LIBRARIES: list[Any] = []  # operators vanish with the object that defined them
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel:
+    """A classifier in eval mode, and where it came from."""
+
+    classifier: Classifier
+    spec: str
+    architecture: str
+    sha256: str  # of the weights, see `weights_digest`
+    notes: tuple[str, ...] = ()
+
+
+def load_model(spec: str, *, architecture: str | None = None, classes: int = 10) -> LoadedModel:
+    """Load what a spec names; `architecture` and `classes` serve where a file does not say them itself."""
+    if is_path(spec):
+        return from_file(spec, weights_path(Path(spec).expanduser()), architecture)
+    if architecture is not None:
+        raise ValueError(f"architecture= goes with weights files only, got {architecture!r} with {spec!r}")
+    if spec == "demo":
+        return from_file(spec, demo_path(), None)
+    name, colon, rest = spec.partition(":")
+    if not colon or not name or not rest:
+        raise ValueError(f"a model spec must be {FORMS}, got {spec!r}{nearest_spec(spec)}")
+    return from_timm(spec, rest, classes) if name == "timm" else from_factory(spec, name, rest)
+
+
+def is_path(spec: str) -> bool:
+    """Whether a spec means a file or folder: it exists, or has the ending of a weights file."""
+    if spec in ("", "demo") or spec.startswith("timm:"):
+        return False
+    path = Path(spec).expanduser()
+    return path.exists() or path.suffix == ".safetensors"
+
+
+def nearest_spec(spec: str) -> str:
+    """A suggestion among the demo and the models in this folder, empty where nothing comes near."""
+    here = [entry.name for entry in Path().iterdir() if entry.suffix == ".safetensors" or entry.is_dir()]
+    close = difflib.get_close_matches(spec, ["demo", *here], n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def demo_path() -> Path:
+    """The weights inside the package, or an error when this copy lacks them."""
+    if not DEMO.is_file():
+        raise ValueError(
+            f"the demo needs the weights file {DEMO.name}, which this installation lacks: reinstall"
+        )
+    return DEMO
+
+
+def weights_path(path: Path) -> Path:
+    """The weights file that a path means: itself, or the one inside a run folder."""
+    if not path.is_dir():
+        return path
+    missing = [name for name in ("run.json", "model.safetensors") if not (path / name).is_file()]
+    if missing:
+        raise ValueError(f"a run folder must hold run.json and model.safetensors, {path} lacks {missing}")
+    return path / "model.safetensors"
+
+
+def from_file(spec: str, path: Path, architecture: str | None) -> LoadedModel:
+    """One of our architectures with the weights of a file."""
+    weights = plain_names(read_weights(path))
+    name = architecture or weights.metadata.get("architecture")
+    if name is None:
+        raise ValueError(f"{path} does not say its architecture: give it, as --arch or architecture=")
+    head = weights.tensors.get("head.weight")
+    net = build(name, classes=10 if head is None or head.dim() != 2 else len(head))
+    settings = {key: json.loads(weights.metadata[key]) for key in SETTINGS if key in weights.metadata}
+    notes = (*weights.notes, *fill(net, weights))
+    return loaded(Classifier(net, **settings), spec, name, notes)
+
+
+def loaded(classifier: Classifier, spec: str, architecture: str, notes: tuple[str, ...] = ()) -> LoadedModel:
+    """A classifier in eval mode with the digest of its weights."""
+    classifier.eval()
+    digest = weights_digest(classifier)
+    return LoadedModel(
+        classifier=classifier, spec=spec, architecture=architecture, sha256=digest, notes=notes
+    )
+
+
+def from_factory(spec: str, module_name: str, factory_name: str) -> LoadedModel:
+    """What a function of the user's own module returns."""
+    with importing_from_here():
+        module = imported(spec, module_name)
+        net = factory_in(spec, module, factory_name)()
+    if not isinstance(net, nn.Module):
+        raise ValueError(f"{spec!r} must return a torch.nn.Module or a Classifier, got {type(net).__name__}")
+    return loaded(as_classifier(net), spec, type(unwrapped(net)).__name__)
+
+
+@contextmanager
+def importing_from_here() -> Iterator[None]:
+    """The current folder is on the import path, for as long as this lasts."""
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+
+
+def imported(spec: str, name: str) -> ModuleType:
+    """A module by name; only its own absence is our error to explain."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        hint = "; did you mean 'timm:'?" if difflib.get_close_matches(name, ["timm"]) else ""
+        raise ValueError(
+            f"a model spec must be {FORMS}, got {spec!r}: no module {name!r} here or installed{hint}"
+        ) from error
+
+
+def factory_in(spec: str, module: ModuleType, name: str) -> Callable[[], Any]:
+    """A callable of a module that needs no arguments, or an error."""
+    if name not in vars(module):
+        close = difflib.get_close_matches(name, vars(module), n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"{spec!r} must name a function of {module.__name__}, which has no {name!r}{hint}")
+    factory: Callable[[], Any] = vars(module)[name]
+    if not callable(factory):
+        raise ValueError(f"{spec!r} must name a function without arguments, got {type(factory).__name__}")
+    try:
+        inspect.signature(factory).bind()
+    except TypeError as error:
+        raise ValueError(f"{spec!r} must be callable without arguments: {error}") from error
+    return factory
+
+
+def from_timm(spec: str, rest: str, classes: int) -> LoadedModel:
+    """A timm model with fresh weights, or with those of a local file, and its own normalisation."""
+    timm = import_timm()
+    name, at, file = rest.partition("@")
+    if not timm.is_model(name):
+        close = difflib.get_close_matches(name, timm.list_models(), n=1)
+        hint = f"; did you mean 'timm:{close[0]}'?" if close else ""
+        raise ValueError(f"timm has no model named {name!r}{hint}")
+    net: nn.Module = timm.create_model(name, pretrained=False, num_classes=classes)
+    notes: tuple[str, ...] = ("no weights were given: they are random",)
+    if at:
+        weights = plain_names(read_weights(Path(file).expanduser()))
+        resize_classifier(net, weights)
+        notes = (*weights.notes, *fill(net, weights))
+    settings = importlib.import_module("timm.data").resolve_model_data_config(net)
+    return loaded(Classifier(net, mean=settings["mean"], std=settings["std"]), spec, name, notes)
+
+
+def resize_classifier(net: Any, weights: Weights) -> None:
+    """Give a timm model as many classes as the weights have."""
+    names = net.default_cfg["classifier"]
+    name = names if isinstance(names, str) else names[0]
+    head = weights.tensors.get(f"{name}.weight")
+    if head is not None and len(head) != net.num_classes:
+        net.reset_classifier(len(head))
+
+
+def import_timm() -> Any:
+    """The timm package, also where torchvision's compiled operators do not load."""
+    try:
+        return importlib.import_module("timm")
+    except ModuleNotFoundError as error:
+        raise ValueError("specs that begin with timm: need timm: install scaleproof[zoo]") from error
+    except RuntimeError as error:
+        if "torchvision::" not in str(error):
+            raise
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("timm", "torchvision")]:
+        del sys.modules[name]
+    define_operators()
+    return importlib.import_module("timm")
+
+
+def define_operators() -> None:
+    """Declare the operators torchvision describes on import; timm needs its transforms only."""
+    maker: Any = torch.library.Library
+    library = maker("torchvision", "DEF")
+    for name in OPERATORS:
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    KEPT_LIBRARIES.append(library)

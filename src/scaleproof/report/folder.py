@@ -1,0 +1,160 @@
+"""Read a run folder and refuse one that is incomplete, damaged or foreign."""
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from scaleproof.report.fields import Fields
+from scaleproof.report.parse import parse_evaluation, parse_provenance, parse_sweep
+from scaleproof.report.records import Array, Evaluation, Gallery, Run, Verdicts
+
+Parsed = TypeVar("Parsed")
+GALLERY_FIELDS = ("label", "clean_prediction", "prediction", "attack", "index")
+REMEDY = "restore the file, or run the measurement again into a new folder"
+
+
+def load_run(folder: Path) -> Run:
+    """Read and validate a run folder."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"A run folder must be a folder, but {folder} is not; pass the folder with run.json")
+    run = required(folder, "run.json", "scaleproof.run/1", parse_provenance)
+    evaluation = optional(folder, "evaluation.json", "scaleproof.evaluation/1", parse_evaluation)
+    sweep = optional(folder, "sweep.json", "scaleproof.sweep/1", parse_sweep)
+    wanted = {"evaluation": ("evaluation.json", evaluation), "scale-sweep": ("sweep.json", sweep)}[run.kind]
+    if wanted[1] is None:
+        raise missing(wanted[0], f"a run of kind {run.kind!r} needs it")
+    verdicts = read_verdicts(folder, evaluation)
+    measured = evaluation or sweep
+    gallery = read_gallery(folder, len(measured.data.classes) if measured else 0)
+    return Run(run=run, evaluation=evaluation, sweep=sweep, verdicts=verdicts, gallery=gallery)
+
+
+def missing(name: str, reason: str) -> ValueError:
+    """Say which file is missing, why it matters and what to do."""
+    return ValueError(f"{name} is missing from the run folder: {reason}; let the run finish, or {REMEDY}")
+
+
+def required(folder: Path, name: str, schema: str, parse: Callable[[Fields], Parsed]) -> Parsed:
+    """Read a JSON file that a run folder must have."""
+    if not (folder / name).is_file():
+        raise missing(name, "every run folder has it")
+    return parse(read_fields(folder / name, schema))
+
+
+def optional(folder: Path, name: str, schema: str, parse: Callable[[Fields], Parsed]) -> Parsed | None:
+    """Read a JSON file that a run folder may have."""
+    return parse(read_fields(folder / name, schema)) if (folder / name).is_file() else None
+
+
+def read_fields(path: Path, schema: str) -> Fields:
+    """Read a JSON object of the schema that this version of scaleproof writes."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path.name} must be JSON, but is damaged ({error}); {REMEDY}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path.name} must be a JSON object, but is a {type(values).__name__}; {REMEDY}")
+    if values.get("schema") != schema:
+        raise ValueError(
+            f"{path.name} must have schema {schema!r}, but has {values.get('schema')!r}; "
+            "render it with the version of scaleproof that wrote it"
+        )
+    return Fields(file=path.name, place="", values=values)
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """Read every array of an npz file, never unpickling anything."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path.name} must be an npz archive of plain arrays, but is damaged ({error}); {REMEDY}"
+        ) from error
+
+
+def take(arrays: dict[str, Array], file: str, name: str, shape: tuple[int | None, ...]) -> Array:
+    """Return a named array of the expected shape, where None stands for any length."""
+    if name not in arrays:
+        raise ValueError(f"{file} must have the array {name!r}, but has only {sorted(arrays)}; {REMEDY}")
+    seen = arrays[name].shape
+    fits = len(seen) == len(shape) and all(
+        want in (None, have) for want, have in zip(shape, seen, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"{file}: array {name!r} must have shape {shape}, but has {seen}; {REMEDY}")
+    return arrays[name]
+
+
+def read_verdicts(folder: Path, evaluation: Evaluation | None) -> Verdicts | None:
+    """Read verdicts.npz and check that it tells the same story as evaluation.json."""
+    path = folder / "verdicts.npz"
+    if evaluation is None or not path.is_file():
+        return None
+    arrays, count = read_arrays(path), evaluation.worst_case.count
+    names = [attack.name for attack in evaluation.attacks]
+    verdicts = Verdicts(
+        labels=take(arrays, path.name, "labels", (count,)),
+        clean_correct=take(arrays, path.name, "clean_correct", (count,)).astype(bool),
+        broken={
+            name: take(arrays, path.name, f"broken__{name}", (None, count)).astype(bool) for name in names
+        },
+        size={name: take(arrays, path.name, f"size__{name}", (None, count)) for name in names},
+    )
+    check_labels(path.name, verdicts.labels, len(evaluation.data.classes))
+    check_agreement(verdicts, evaluation)
+    return verdicts
+
+
+def survivors(verdicts: Verdicts) -> Array:
+    """Return which images are classified correctly clean and under every attack and restart."""
+    alive = verdicts.clean_correct.copy()
+    for broken in verdicts.broken.values():
+        alive &= ~broken.any(axis=0)
+    return alive
+
+
+def check_agreement(verdicts: Verdicts, evaluation: Evaluation) -> None:
+    """Refuse verdicts whose counts differ from those of the evaluation."""
+    pairs = (
+        ("clean", int(verdicts.clean_correct.sum()), evaluation.clean.correct),
+        ("worst_case", int(survivors(verdicts).sum()), evaluation.worst_case.correct),
+    )
+    for name, counted, stated in pairs:
+        if counted != stated:
+            raise ValueError(
+                f"verdicts.npz must agree with evaluation.json, but counts {counted} correct images for "
+                f"{name} where evaluation.json states {stated}; the folder mixes two runs: {REMEDY}"
+            )
+
+
+def check_labels(file: str, labels: Array, classes: int) -> None:
+    """Refuse labels that name no class."""
+    if labels.dtype.kind not in "iu" or (labels.size and not 0 <= labels.min() <= labels.max() < classes):
+        raise ValueError(
+            f"{file}: classes must be whole numbers from 0 to {classes - 1}, but are {labels.dtype} "
+            f"such as {labels[:5].tolist()}; {REMEDY}"
+        )
+
+
+def read_gallery(folder: Path, classes: int) -> Gallery | None:
+    """Read gallery.npz, where the folder has one."""
+    path = folder / "gallery.npz"
+    if not path.is_file():
+        return None
+    arrays = read_arrays(path)
+    clean = take(arrays, path.name, "clean", (None, 3, None, None))
+    perturbed = take(arrays, path.name, "perturbed", clean.shape)
+    if clean.dtype != np.uint8 or not np.isfinite(perturbed).all():
+        raise ValueError(
+            f"{path.name}: clean must be uint8 and perturbed finite, but clean is {clean.dtype}; {REMEDY}"
+        )
+    columns = {name: take(arrays, path.name, name, clean.shape[:1]) for name in GALLERY_FIELDS}
+    for name in ("label", "clean_prediction", "prediction"):
+        check_labels(path.name, columns[name], classes)
+    return Gallery(clean=clean, perturbed=perturbed, **columns)

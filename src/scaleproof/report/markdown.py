@@ -1,0 +1,68 @@
+"""A run as Markdown."""
+
+from scaleproof.report.document import Document, Section, build_document
+from scaleproof.report.records import Finding, Run
+from scaleproof.report.tables import Column, Row, Table
+
+SPECIAL = "\\`*_{}[]#|~$"
+ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+
+def escape(text: str) -> str:
+    """Escape text so that Markdown shows it as it is, on one line."""
+    line = " ".join(text.split())
+    return "".join(ENTITIES.get(c, f"\\{c}" if c in SPECIAL else c) for c in line)
+
+
+def render_markdown(run: Run) -> str:
+    """Render a run as Markdown."""
+    document = build_document(run)
+    figures = {"attacks": run.evaluation is not None, "scale": run.sweep is not None}
+    parts = [heading(document)]
+    parts += [section_text(section, figures.get(section.identifier, False)) for section in document.sections]
+    return "\n\n".join(parts) + "\n"
+
+
+def heading(document: Document) -> str:
+    """Render the title, the headline and what it means."""
+    lines = [
+        f"# {escape(document.title)}",
+        escape(document.subject),
+        f"**{escape(document.headline)} ({escape(document.detail)})**",
+    ]
+    return "\n\n".join([*lines, *(escape(paragraph) for paragraph in document.meaning)])
+
+
+def section_text(section: Section, figure: bool) -> str:
+    """Render one section, with its figure where it has one."""
+    parts = [f"## {escape(section.title)}", *(escape(paragraph) for paragraph in section.paragraphs)]
+    if section.findings:
+        parts.append("\n".join(finding_text(finding) for finding in section.findings))
+    if figure:
+        parts.append(f"![{escape(section.title)}]({section.identifier}.png)")
+    parts += [table_text(table) for table in section.tables]
+    return "\n\n".join(parts)
+
+
+def finding_text(finding: Finding) -> str:
+    """Render one finding as an item of a list."""
+    return f"- **{finding.severity.capitalize()}, {escape(finding.name)}:** {escape(finding.meaning)}"
+
+
+def rule(column: Column) -> str:
+    """Render the piece of the rule below a head, which carries the alignment."""
+    return "---:" if column.numeric else ":---"
+
+
+def row_text(row: Row) -> str:
+    """Render one line of a table."""
+    cells = [escape(cell) for cell in row.cells]
+    return "| " + " | ".join(f"**{cell}**" if row.strong and cell else cell for cell in cells) + " |"
+
+
+def table_text(table: Table) -> str:
+    """Render a table between its caption and its notes."""
+    head = "| " + " | ".join(escape(column.title) for column in table.columns) + " |"
+    rules = "| " + " | ".join(rule(column) for column in table.columns) + " |"
+    lines = "\n".join([head, rules, *(row_text(row) for row in table.rows)])
+    return "\n\n".join([f"**{escape(table.caption)}.**", lines, *(escape(note) for note in table.notes)])

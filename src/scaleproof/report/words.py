@@ -1,0 +1,132 @@
+"""Numbers as the report prints them."""
+
+import math
+from collections.abc import Mapping
+
+from scaleproof.report.records import Data, Model, Provenance, Share, Threat
+
+NORMS = {"linf": "ℓ∞", "l2": "ℓ₂"}
+MANY = 5000
+DASH = "–"
+NORMAL_QUANTILE = 1.959963984540054
+
+
+def decimals(count: int) -> int:
+    """Return how many decimals of a percentage a count of images can carry."""
+    return 2 if count >= MANY else 1
+
+
+def percent(fraction: float, places: int = 1) -> str:
+    """Print a fraction as a percentage."""
+    return f"{100 * fraction:.{places}f}%"
+
+
+def share_percent(share: Share) -> str:
+    """Print the accuracy of a share."""
+    return percent(share.accuracy, decimals(share.count))
+
+
+def interval(share: Share, between: str = " to ") -> str:
+    """Print the interval of a share, in percent without the sign."""
+    places = decimals(share.count)
+    low, high = share.interval
+    return f"{100 * low:.{places}f}{between}{100 * high:.{places}f}"
+
+
+def wilson(correct: int, count: int) -> tuple[float, float]:
+    """Return the 95% Wilson interval of a share."""
+    square = NORMAL_QUANTILE**2
+    centre = (correct + square / 2) / (count + square)
+    spread = correct * (count - correct) / count + square / 4
+    half = NORMAL_QUANTILE * math.sqrt(spread) / (count + square)
+    return (0.0 if correct == 0 else centre - half, 1.0 if correct == count else centre + half)
+
+
+def share_of(correct: int, count: int) -> Share:
+    """Build a share with its interval from two counts."""
+    return Share(correct=correct, count=count, accuracy=correct / count, interval=wilson(correct, count))
+
+
+def whole(number: int) -> str:
+    """Print a whole number, grouped by thousands from five digits on."""
+    return f"{number:,}" if number >= 10_000 else str(number)
+
+
+def quotient(total: float, parts: int) -> str:
+    """Print a total per part with at most one decimal, or a dash where there are no parts."""
+    if parts == 0:
+        return DASH
+    text = f"{total / parts:,.1f}"
+    return text.removesuffix(".0")
+
+
+def significant(number: float) -> str:
+    """Print a number with three significant digits."""
+    if not math.isfinite(number):
+        return "not finite"
+    return "0" if number == 0 else f"{number:.3g}"
+
+
+def seconds(number: float) -> str:
+    """Print a duration in seconds."""
+    return f"{number:.2f}" if number < 10 else f"{number:,.0f}"
+
+
+def mismatch(fraction: float | None) -> str:
+    """Print a cosine mismatch, or that nobody measured it."""
+    return "not measured" if fraction is None else percent(fraction, 2)
+
+
+def radius(eps: float) -> str:
+    """Print a radius, in 255ths where it is a whole number of them."""
+    levels = eps * 255
+    nearest = round(levels)
+    return f"{nearest}/255" if nearest > 0 and abs(levels - nearest) < 1e-4 and eps < 1 else f"{eps:g}"
+
+
+def threat_text(threat: Threat, link: str = "") -> str:
+    """Print a threat model."""
+    return f"{NORMS[threat.norm]} radius{link} {radius(threat.eps)}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Print a count with its noun."""
+    return f"{whole(count)} {noun}" if count == 1 else f"{whole(count)} {noun}s"
+
+
+def commit_text(commit: str | None) -> str:
+    """Print a commit, shortened, or that it is unknown."""
+    return "unknown" if commit is None else commit[:12]
+
+
+def versions_text(versions: Mapping[str, str]) -> str:
+    """Print the versions of the software in use."""
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def hardware_text(run: Provenance) -> str:
+    """Print the hardware in use."""
+    return f"{run.device_name} ({run.device}, {plural(run.threads, 'thread')})"
+
+
+def provenance_note(run: Provenance, count: int) -> str:
+    """Print the line that every table carries: n, seed, commit, hardware and versions."""
+    return (
+        f"n = {count}; seed {run.seed}; commit {commit_text(run.commit)}; "
+        f"{hardware_text(run)}; {versions_text(run.versions)}."
+    )
+
+
+def model_text(model: Model) -> str:
+    """Print which classifier was measured."""
+    return f"{model.spec} ({model.architecture}, {plural(model.parameters, 'parameter')})"
+
+
+def data_text(data: Data) -> str:
+    """Print which images it was measured on."""
+    return f"{data.name}, {data.split} split, {plural(data.count, 'image')}"
+
+
+def on_cosines(name: str, fraction: float | None = None) -> bool:
+    """Tell whether an attack climbs the cosines rather than the logits."""
+    return fraction is not None or name.startswith("si-")

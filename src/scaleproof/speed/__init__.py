@@ -1,0 +1,7 @@
+"""What makes the oracle fast: precision, folded and frozen weights, fused kernels, graph capture. Nobody else knows."""
+
+from scaleproof.speed.backends import PLAIN, Choice, Speed, choose
+from scaleproof.speed.graph import GraphCache
+from scaleproof.speed.precision import exact_float32
+
+__all__ = ["PLAIN", "Choice", "GraphCache", "Speed", "choose", "exact_float32"]

@@ -1,0 +1,135 @@
+"""Backends: ways to compute a classifier's output for an attack. All differentiable in x; none touches the weights.
+
+`choose` picks one for a classifier and a device and says in words what it picked. Verdicts never come from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from scaleproof.models.classifier import Classifier
+from scaleproof.models.output import Output
+from scaleproof.models.resnet import ResNet
+from scaleproof.speed.fold import OwnNetwork, can_fold, fold
+from scaleproof.speed.precision import exact_float32, has_fast_bf16
+
+Precision = Literal["auto", "float32", "bf16"]
+Backend = Callable[[Tensor, bool], Output]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """How gradients may be computed; `Speed(precision="float32", fold=False, graph=False)` is the plain way."""
+
+    precision: Precision = "auto"
+    fold: bool = True
+    graph: bool = True
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        if self.precision not in get_args(Precision):
+            raise ValueError(f"precision must be one of {', '.join(get_args(Precision))}, got {self.precision!r}")
+
+
+PLAIN = Speed(precision="float32", fold=False, graph=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A backend and, for the record, what it does."""
+
+    backend: Backend
+    precision: str
+    folded: bool
+    compiled: bool
+    notes: tuple[str, ...] = field(default=())
+
+
+def choose(classifier: Classifier, device: torch.device, speed: Speed) -> Choice:
+    """The fastest backend that `speed` allows for this classifier on this device."""
+    own = can_fold(classifier.net) and classifier.head_name in (None, "head")
+    bf16 = speed.precision == "bf16" or (speed.precision == "auto" and fast_gradients(device, own))
+    if not (speed.fold and own):
+        return plain_choice(classifier, device, bf16, speed)
+    net = fold(classifier.net)  # type: ignore[arg-type]
+    body = fused_body(net, device) if bf16 and not speed.compile else None
+    notes = ("cuDNN's fused convolutions",) if body is not None else ()
+    if body is None:
+        body = FoldedBody(net, torch.bfloat16 if bf16 else torch.float32)
+        if speed.compile:
+            body = torch.compile(body, dynamic=False)
+    backend = FoldedBackend(classifier, net, body)
+    precision = "bf16" if bf16 else "float32"
+    return Choice(backend=backend, precision=precision, folded=True, compiled=speed.compile, notes=notes)
+
+
+def fast_gradients(device: torch.device, own: bool) -> bool:
+    """bf16 by default on a GPU; on a CPU for our own networks only, where it has been measured to pay."""
+    return has_fast_bf16(device) and (own or device.type == "cuda")
+
+
+def plain_choice(classifier: Classifier, device: torch.device, bf16: bool, speed: Speed) -> Choice:
+    backend = PlainBackend(classifier, device, bf16)
+    notes = () if not speed.compile else ("compile is for our own architectures in eval mode: not compiled",)
+    precision = "bf16 autocast" if bf16 else "float32"
+    return Choice(backend=backend, precision=precision, folded=False, compiled=False, notes=notes)
+
+
+def fused_body(net: OwnNetwork, device: torch.device) -> Callable[[Tensor], Tensor] | None:
+    """The hand-written CUDA body, where it applies."""
+    if device.type != "cuda" or not isinstance(net, ResNet):
+        return None
+    from scaleproof.speed.fused import FusedBody
+
+    return FusedBody(net)
+
+
+@dataclass(frozen=True)
+class PlainBackend:
+    """The classifier itself, in float32 with TF32 off, or under bf16 autocast."""
+
+    classifier: Classifier
+    device: torch.device
+    bf16: bool
+
+    def __call__(self, x: Tensor, needs_features: bool) -> Output:
+        if not self.bf16:
+            with exact_float32():
+                return self.run(x, needs_features)
+        with torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False):
+            return self.run(x, needs_features)
+
+    def run(self, x: Tensor, needs_features: bool) -> Output:
+        return self.classifier.outputs(x) if needs_features else Output(logits=self.classifier(x))
+
+
+class FoldedBody:
+    """Images to features through a folded network in one number format, channels last."""
+
+    def __init__(self, net: OwnNetwork, dtype: torch.dtype) -> None:
+        self.net = net.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.dtype = dtype
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.net.features(x.to(self.dtype, memory_format=torch.channels_last))
+
+
+class FoldedBackend:
+    """A folded body, and the head in float32."""
+
+    def __init__(self, classifier: Classifier, net: OwnNetwork, body: Callable[[Tensor], Tensor]) -> None:
+        self.classifier, self.body = classifier, body
+        self.weight = net.head.weight.detach().float()
+        self.bias = net.head.bias.detach().float()
+
+    def __call__(self, x: Tensor, needs_features: bool) -> Output:
+        features = self.body(self.classifier._normalised(x)).float()  # (B, D)
+        with exact_float32():
+            logits = F.linear(features, self.weight, self.bias) * self.classifier.logit_scale
+        return Output(logits=logits, features=features, weight=self.weight)

@@ -1,0 +1,53 @@
+"""Graph capture: record a function's CUDA kernels once for each shape of its inputs, then replay them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Tensors = tuple[Tensor, ...]
+WARM_UP = 2
+
+
+class Captured:
+    """One function, captured for one set of input shapes, with static inputs and outputs."""
+
+    def __init__(self, function: Callable[..., Tensors], inputs: Tensors) -> None:
+        self.inputs = tuple(tensor.clone() for tensor in inputs)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP):
+                function(*self.inputs)
+        torch.cuda.current_stream().wait_stream(stream)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.outputs = function(*self.inputs)
+
+    def __call__(self, *inputs: Tensor) -> Tensors:
+        for static, given in zip(self.inputs, inputs, strict=True):
+            static.copy_(given)
+        self.graph.replay()
+        return tuple(tensor.clone() for tensor in self.outputs)
+
+
+class GraphCache:
+    """Captures on demand, one graph per key and shapes; falls back to the plain call, and says why."""
+
+    def __init__(self) -> None:
+        self.graphs: dict[object, Captured] = {}
+        self.failure: str | None = None
+
+    def __call__(self, key: object, function: Callable[..., Tensors], *inputs: Tensor) -> Tensors:
+        if self.failure is not None or not inputs[0].is_cuda:
+            return function(*inputs)
+        full_key = (key, tuple((tensor.shape, tensor.dtype) for tensor in inputs))
+        if full_key not in self.graphs:
+            try:
+                self.graphs[full_key] = Captured(function, inputs)
+            except RuntimeError as error:
+                self.failure = f"graph capture failed, eager in its place: {str(error).splitlines()[0]}"
+                return function(*inputs)
+        return self.graphs[full_key](*inputs)

@@ -1,0 +1,112 @@
+"""Run folders: what a run writes, atomically, so that a killed run loses no finished work and nothing is overwritten."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """The whole file or nothing: write beside it, flush to the disk, then rename over it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: object) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    write_atomically(path, (text + "\n").encode())
+
+
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    write_atomically(path, buffer.getvalue())
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]] | None:
+    """The arrays of a file, or None where it is absent or damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def settings_digest(settings: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+class UnitStore(Protocol):
+    """Where finished pieces of work are kept."""
+
+    def load(self, key: str) -> Mapping[str, NDArray[Any]] | None: ...
+
+    def save(self, key: str, arrays: Arrays) -> None: ...
+
+
+@dataclass
+class MemoryStore:
+    """Keeps units for one call only."""
+
+    units: dict[str, Arrays] = field(default_factory=dict)
+
+    def load(self, key: str) -> Arrays | None:
+        return self.units.get(key)
+
+    def save(self, key: str, arrays: Arrays) -> None:
+        self.units[key] = arrays
+
+
+@dataclass(frozen=True)
+class FolderStore:
+    """Keeps each unit as a file of a folder; a damaged one counts as absent and is done again."""
+
+    folder: Path
+
+    def path(self, key: str) -> Path:
+        return self.folder / f"{key}.npz"
+
+    def load(self, key: str) -> Arrays | None:
+        return read_arrays(self.path(key))
+
+    def save(self, key: str, arrays: Arrays) -> None:
+        write_arrays(self.path(key), arrays)
+
+
+UNFINISHED = "unfinished.json"
+
+
+def open_run(folder: Path, settings: Mapping[str, object]) -> FolderStore:
+    """Claim a folder for a run with these settings: a new one, or the same run's, to resume it."""
+    marker, finished = folder / UNFINISHED, folder / "run.json"
+    found = next((path for path in (finished, marker) if path.exists()), None)
+    if found is None:
+        if folder.exists() and any(folder.iterdir()):
+            raise ValueError(f"{folder} is not empty and holds no run: give another --out, or empty it first")
+        write_json(marker, {"settings": settings, "settings_sha256": settings_digest(settings)})
+    elif json.loads(found.read_text()).get("settings_sha256") != settings_digest(settings):
+        before = json.loads(found.read_text()).get("settings", {})
+        changed = [key for key in {**before, **settings} if before.get(key) != settings.get(key)]
+        changes = "; ".join(f"{key} was {before.get(key)!r}, is {settings.get(key)!r}" for key in sorted(changed))
+        raise ValueError(f"{folder} holds a run with other settings ({changes}): give another --out")
+    return FolderStore(folder / "units")

@@ -1,0 +1,85 @@
+"""Threat: how far an adversary may move an image, and the geometry of that ball.
+
+The only file that tells one norm from another.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from scaleproof.rng import Rng
+
+Norm = Literal["linf", "l2"]
+
+ROUNDING = 2.0**-22  # what float32 arithmetic on pixels in [0, 1] may add to a perturbation's size
+SHRINK = 1 - 2.0**-21  # l2 projections aim this far inside the sphere, so that rounding never leaves it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threat:
+    """All images within `eps` of the clean one in `norm`, with pixels in [0, 1]."""
+
+    norm: Norm = "linf"
+    eps: float = 8 / 255
+
+    def __post_init__(self) -> None:
+        if self.norm not in get_args(Norm):
+            raise ValueError(f"norm must be one of {', '.join(get_args(Norm))}, got {self.norm!r}")
+        if not (math.isfinite(self.eps) and self.eps >= 0):
+            raise ValueError(f"eps must be finite and >= 0, got {self.eps}")
+
+    def size(self, delta: Tensor) -> Tensor:
+        """The norm of each perturbation, in float64 (B,)."""
+        flat = delta.flatten(1).double()
+        return flat.abs().amax(1) if self.norm == "linf" else flat.norm(dim=1)
+
+    def project(self, perturbed: Tensor, clean: Tensor) -> Tensor:
+        """The nearest image inside the ball (the ball first, then the pixel range)."""
+        if self.norm == "linf":
+            inside = torch.minimum(torch.maximum(perturbed, clean - self.eps), clean + self.eps)
+        else:
+            delta = perturbed - clean
+            length = delta.flatten(1).norm(dim=1)
+            factor = (self.eps * SHRINK / length.clamp_min(1e-30)).clamp(max=1)
+            inside = clean + delta * rows_like(factor, delta)
+        return inside.clamp(0, 1)
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        """The direction of length one along which a linear function with this gradient grows fastest."""
+        if self.norm == "linf":
+            return gradient.sign()
+        length = gradient.flatten(1).norm(dim=1)
+        return gradient / rows_like(length.clamp_min(1e-30), gradient)
+
+    def sample(self, clean: Tensor, index: Tensor, rng: Rng) -> Tensor:
+        """An image drawn uniformly from the ball around each clean one, clipped to the pixel range."""
+        shape = tuple(clean.shape[1:])
+        if self.norm == "linf":
+            delta = (2 * rng.uniform(index, shape) - 1) * self.eps
+        else:
+            normal = rng.normal(index, shape)
+            radius = rng.uniform(index, (1,), draw=1)[:, 0] ** (1 / math.prod(shape))
+            delta = self.steepest(normal) * rows_like(radius * self.eps, normal)
+        return self.project(clean + delta.to(clean.dtype), clean)
+
+    def violation(self, perturbed: Tensor, clean: Tensor) -> str | None:
+        """What is wrong with these images under this threat, or None."""
+        if not bool(torch.isfinite(perturbed).all()):
+            return "a pixel is NaN or infinite"
+        low, high = float(perturbed.min()), float(perturbed.max())
+        if low < 0 or high > 1:
+            return f"pixels must be in [0, 1], got {low:.9g} to {high:.9g}"
+        size = float(self.size(perturbed.double() - clean.double()).max())
+        if size > self.eps + ROUNDING:
+            return f"the {self.norm} size of a perturbation must be at most {self.eps:.9g}, got {size:.9g}"
+        return None
+
+
+def rows_like(values: Tensor, like: Tensor) -> Tensor:
+    """One value a sample (B,), shaped to multiply a batch (B, ...)."""
+    return values.reshape(-1, *[1] * (like.dim() - 1)).to(like.dtype)
