@@ -47,7 +47,9 @@ def check_labels(y: Tensor, classes: int, first: int = 0) -> None:
 def check_logits(logits: Tensor) -> None:
     """Finite, and not probabilities: a softmax at the end hides gradients from every attack on logits."""
     if not bool(torch.isfinite(logits).all()):
-        raise ValueError("the model returned NaN or infinite logits on clean images: look at its weights and inputs")
+        raise ValueError(
+            "the model returned NaN or infinite logits on clean images: look at its weights and inputs"
+        )
     sums_to_one = bool(((logits.sum(1) - 1).abs() < 1e-3).all()) and bool((logits >= 0).all())
     if sums_to_one:
         raise ValueError(

@@ -58,7 +58,14 @@ VERDICTS = {
     "size": np.float32,  # of the perturbation
     "digest": np.uint64,  # of the example's bytes
 }
-EMPTY = {"broken": False, "attacked": False, "prediction": -1, "margin": math.nan, "size": math.nan, "digest": 0}
+EMPTY = {
+    "broken": False,
+    "attacked": False,
+    "prediction": -1,
+    "margin": math.nan,
+    "size": math.nan,
+    "digest": 0,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +125,7 @@ class Evaluation:
 
     @property
     def clean_correct(self) -> Flags:
-        return self.clean_prediction == self.labels
+        return np.equal(self.clean_prediction, self.labels)
 
     @property
     def clean(self) -> Share:

@@ -27,38 +27,34 @@ from scaleproof.models.output import Output, at_least_float32
 TINY = 1e-12
 
 
-@dataclass(frozen=True)
-class Form:
-    """How scores (B, K) and labels become one value a sample, and what takes its place under few classes."""
-
-    name: str
-    value: Callable[[Tensor, Tensor], Tensor]
-    classes: int = 2
-    fallback: Form | None = None
+Form = Callable[[Tensor, Tensor], Tensor]  # scores (B, K) and labels to one value a sample (B,)
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A score and a form; called with a model's output and labels it gives one value a sample (B,)."""
+    """A score and a form; called with a model's output and labels it gives one value a sample (B,).
+
+    With fewer than `classes` classes it is undefined or flat, and a margin of logits stands in for it.
+    """
 
     name: str
     score: Callable[[Output], Tensor]
     form: Form
+    classes: int = 2
     needs_features: bool = False
     scale_invariant: bool = False
 
     def __call__(self, output: Output, y: Tensor) -> Tensor:
-        return self.form.value(self.score(output), y)
+        return self.form(self.score(output), y)
 
     def for_classes(self, classes: int) -> tuple[Objective, str | None]:
-        """This objective, or what stands in for it when there are too few classes, and a note that says so."""
-        form = self.form
-        if classes >= form.classes:
+        """This objective, or the margin in its place where there are too few classes, and a note that says so."""
+        if classes >= self.classes:
             return self, None
-        if form.fallback is None:
-            raise ValueError(f"{self.name} needs {form.classes} classes, the model has {classes}")
-        note = f"{self.name} needs {form.classes} classes, the model has {classes}: {form.fallback.name} in its place"
-        return replace(self, name=f"{self.name}->{form.fallback.name}", form=form.fallback), note
+        aimed = self.form in TARGETED.values()
+        stand_in = targeted(cw_margin) if aimed else cw_margin
+        note = f"{self.name} needs {self.classes} classes, the model has {classes}: {stand_in.name} in its place"
+        return stand_in, note
 
 
 # Scores: what the classes are compared by.
@@ -136,34 +132,40 @@ def targeted_ratio(scores: Tensor, y: Tensor) -> Tensor:
     return (column(scores, y[:, 1]) - column(scores, y[:, 0])) / (gap + TINY)
 
 
-CROSS_ENTROPY = Form("cross_entropy", negative_log_likelihood)
-MARGIN = Form("margin", margin)
-RATIO = Form("ratio", ratio, classes=3, fallback=MARGIN)
-TOWARDS = Form("targeted_cross_entropy", towards)
-TARGETED_MARGIN = Form("targeted_margin", targeted_margin)
-TARGETED_RATIO = Form("targeted_ratio", targeted_ratio, classes=4, fallback=TARGETED_MARGIN)
-TARGETED = {CROSS_ENTROPY: TOWARDS, MARGIN: TARGETED_MARGIN, RATIO: TARGETED_RATIO}
+TARGETED: dict[Form, Form] = {
+    negative_log_likelihood: towards,
+    margin: targeted_margin,
+    ratio: targeted_ratio,
+}
 
-cross_entropy = Objective("cross_entropy", logits, CROSS_ENTROPY)
-cw_margin = Objective("cw_margin", logits, MARGIN, scale_invariant=True)
-dlr = Objective("dlr", logits, RATIO, scale_invariant=True)
-probability_margin = Objective("probability_margin", probabilities, MARGIN)
-probability_dlr = Objective("probability_dlr", probabilities, RATIO)
+cross_entropy = Objective("cross_entropy", logits, negative_log_likelihood)
+cw_margin = Objective("cw_margin", logits, margin, scale_invariant=True)
+dlr = Objective("dlr", logits, ratio, classes=3, scale_invariant=True)
+probability_margin = Objective("probability_margin", probabilities, margin)
+probability_dlr = Objective("probability_dlr", probabilities, ratio, classes=3)
 
 
 def cosine_cross_entropy(scale: float = 15.0) -> Objective:
     """Cross entropy of `scale` times the cosines between features and class weights: the SI objective."""
     return Objective(
-        f"cosine_cross_entropy({scale:g})", ScaledCosines(positive(scale)), CROSS_ENTROPY, True, scale_invariant=True
+        f"cosine_cross_entropy({scale:g})",
+        ScaledCosines(positive(scale)),
+        negative_log_likelihood,
+        needs_features=True,
+        scale_invariant=True,
     )
 
 
 def standardised_cross_entropy(scale: float = 4.0) -> Objective:
-    """Cross entropy of standardised logits: scale-invariant, and in agreement with the decision."""
+    """Cross entropy of standardised logits: scale-invariant, and in agreement with the decision.
+
+    Two standardised logits are always +1 and -1: it takes three classes to have a gradient.
+    """
     return Objective(
         f"standardised_cross_entropy({scale:g})",
         StandardisedLogits(positive(scale)),
-        CROSS_ENTROPY,
+        negative_log_likelihood,
+        classes=3,
         scale_invariant=True,
     )
 
@@ -172,7 +174,12 @@ def targeted(objective: Objective) -> Objective:
     """The same score, pulled towards the class in the second column of the labels (B, 2)."""
     if objective.form not in TARGETED:
         raise ValueError(f"{objective.name} has no targeted form: it takes labels of shape (B, 2) already")
-    return replace(objective, name=f"targeted({objective.name})", form=TARGETED[objective.form])
+    return replace(
+        objective,
+        name=f"targeted({objective.name})",
+        form=TARGETED[objective.form],
+        classes=4 if objective.form is ratio else objective.classes,
+    )
 
 
 def positive(scale: float) -> float:

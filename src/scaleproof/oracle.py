@@ -9,7 +9,7 @@ from torch import Tensor
 
 from scaleproof.losses import Objective
 from scaleproof.models.classifier import Classifier
-from scaleproof.models.output import Output
+from scaleproof.models.output import Output, at_least_float32
 from scaleproof.speed import GraphCache, Speed, choose, exact_float32
 
 
@@ -60,8 +60,10 @@ class Oracle:
                 point = x.detach().requires_grad_()
                 output = self.choice.backend(point, objective.needs_features)
                 value = objective(output, y)
-                (gradient,) = torch.autograd.grad(value.sum(), point, allow_unused=True, materialize_grads=True)
-            return value.detach(), gradient.detach(), output.logits.detach()
+                (gradient,) = torch.autograd.grad(
+                    value.sum(), point, allow_unused=True, materialize_grads=True
+                )
+            return value.detach(), gradient.detach(), at_least_float32(output.logits).detach()
 
         if self.graphs is None:
             return Gradient(*compute(x, y))

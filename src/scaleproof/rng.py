@@ -26,7 +26,10 @@ def philox(counter: Words, key: tuple[int, int]) -> Words:
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):
-        product0, product1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]  # low 64 bits are exact under wrap-around
+        product0, product1 = (
+            c0 * MULTIPLIERS[0],
+            c2 * MULTIPLIERS[1],
+        )  # low 64 bits are exact under wrap-around
         c0, c1, c2, c3 = high(product1) ^ c1 ^ k0, product1 & LOW, high(product0) ^ c3 ^ k1, product0 & LOW
         k0, k1 = (k0 + WEYL[0]) & LOW, (k1 + WEYL[1]) & LOW
     return c0, c1, c2, c3

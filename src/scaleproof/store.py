@@ -1,4 +1,4 @@
-"""Run folders: what a run writes, atomically, so that a killed run loses no finished work and nothing is overwritten."""
+"""Run folders: files are written whole or not at all, finished work survives a kill, nothing is overwritten."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -63,6 +64,9 @@ class UnitStore(Protocol):
 
     def save(self, key: str, arrays: Arrays) -> None: ...
 
+    def part(self, name: str) -> UnitStore:
+        """A store within this one, for units of another part of the run."""
+
 
 @dataclass
 class MemoryStore:
@@ -75,6 +79,9 @@ class MemoryStore:
 
     def save(self, key: str, arrays: Arrays) -> None:
         self.units[key] = arrays
+
+    def part(self, name: str) -> UnitStore:
+        return MemoryStore()
 
 
 @dataclass(frozen=True)
@@ -92,8 +99,23 @@ class FolderStore:
     def save(self, key: str, arrays: Arrays) -> None:
         write_arrays(self.path(key), arrays)
 
+    def part(self, name: str) -> UnitStore:
+        return FolderStore(self.folder / name)
+
 
 UNFINISHED = "unfinished.json"
+UNITS = "units"
+
+
+def close_run(folder: Path, run: Mapping[str, object]) -> None:
+    """Declare a run finished: `run.json` is its last file; then what only a resume needs goes away."""
+    write_json(folder / "run.json", run)
+    (folder / UNFINISHED).unlink(missing_ok=True)
+    shutil.rmtree(folder / UNITS, ignore_errors=True)
+
+
+def is_finished(folder: Path) -> bool:
+    return (folder / "run.json").exists()
 
 
 def open_run(folder: Path, settings: Mapping[str, object]) -> FolderStore:
@@ -107,6 +129,8 @@ def open_run(folder: Path, settings: Mapping[str, object]) -> FolderStore:
     elif json.loads(found.read_text()).get("settings_sha256") != settings_digest(settings):
         before = json.loads(found.read_text()).get("settings", {})
         changed = [key for key in {**before, **settings} if before.get(key) != settings.get(key)]
-        changes = "; ".join(f"{key} was {before.get(key)!r}, is {settings.get(key)!r}" for key in sorted(changed))
+        changes = "; ".join(
+            f"{key} was {before.get(key)!r}, is {settings.get(key)!r}" for key in sorted(changed)
+        )
         raise ValueError(f"{folder} holds a run with other settings ({changes}): give another --out")
-    return FolderStore(folder / "units")
+    return FolderStore(folder / UNITS)

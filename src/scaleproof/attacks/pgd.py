@@ -16,6 +16,8 @@ from scaleproof.threat import Threat, rows_like
 
 Start = Literal["uniform", "none"]
 Keep = Literal["last", "best"]
+DEFAULT_THREAT = Threat()
+BROKEN_BONUS = 1e30  # lifts any misclassified iterate above all others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,7 @@ class PGD:
     or the highest where none is misclassified. `target=k` pulls each image towards its k-th likeliest wrong class.
     """
 
-    threat: Threat = Threat()
+    threat: Threat = DEFAULT_THREAT
     objective: Objective = cross_entropy
     steps: int = 20
     step_size: float | None = None
@@ -47,7 +49,10 @@ class PGD:
         for field, value, least in (("steps", self.steps, 0), ("restarts", self.restarts, 1)):
             if value < least:
                 raise ValueError(f"{field} must be >= {least}, got {value}")
-        for field, word, words in (("start", self.start, get_args(Start)), ("keep", self.keep, get_args(Keep))):
+        for field, word, words in (
+            ("start", self.start, get_args(Start)),
+            ("keep", self.keep, get_args(Keep)),
+        ):
             if word not in words:
                 raise ValueError(f"{field} must be one of {', '.join(words)}, got {word!r}")
         if self.step_size is not None and not 0 <= self.step_size < float("inf"):
@@ -138,9 +143,6 @@ def keep_better(state: PGDState, value: Tensor, logits: Tensor) -> PGDState:
     )
 
 
-BROKEN_BONUS = 1e30
-
-
 def likeliest_wrong(logits: Tensor, y: Tensor, rank: int) -> Tensor:
     """The class of the rank-th largest logit among all but the true one (B,)."""
     others = logits.scatter(1, y[:, None], -torch.inf)
@@ -151,7 +153,13 @@ def fgsm(threat: Threat | None = None, objective: Objective = cross_entropy) -> 
     """One step of size eps from the clean image (Goodfellow et al. 2015)."""
     threat = threat or Threat()
     return PGD(
-        threat=threat, objective=objective, steps=1, step_size=threat.eps, start="none", name="fgsm", label="FGSM"
+        threat=threat,
+        objective=objective,
+        steps=1,
+        step_size=threat.eps,
+        start="none",
+        name="fgsm",
+        label="FGSM",
     )
 
 

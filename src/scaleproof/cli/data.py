@@ -23,17 +23,18 @@ Name = Annotated[str, typer.Argument(help="cifar10, cifar100 or svhn.")]
 def list_sets(folder: Folder = None) -> None:
     """Show every known set, its size, and whether it is there."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from scaleproof.data.catalog import data_folder, names
 
-    table = Table(title=f"Image sets in {data_folder(folder)}", title_justify="left")
+    table = Table(title=escape(f"Image sets in {data_folder(folder)}"), title_justify="left")
     for column in ("name", "images", "pixels", "where"):
         table.add_column(
             column, overflow="fold", justify="right" if column in ("images", "pixels") else "left"
         )
     for name in names():
-        table.add_row(*_row(name, folder))
+        table.add_row(*(escape(cell) for cell in _row(name, folder)))
     Console().print(table)
 
 
@@ -42,9 +43,10 @@ def get_set(name: Name, folder: Folder = None) -> None:
     """Fetch a set from its home page; a cut run is resumed by running again."""
     from scaleproof.data.catalog import data_folder, locations, remotes
     from scaleproof.data.download import fetch
+    from scaleproof.data.locate import SPLITS
 
     wanted = remotes(name)
-    if len(locations(name, folder)) == 2:
+    if len(locations(name, folder)) == len(SPLITS):
         typer.echo(f"{name} is there already: {_places(name, folder)}")
         return
     for remote in wanted:

@@ -1,13 +1,17 @@
 """A user's own images in an .npz file."""
 
+import io
 import zipfile
+import zlib
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 
 from scaleproof.data.dataset import Array, Dataset
 
 MOST_CLASSES = 100_000
+_BROKEN = (ValueError, EOFError, OSError, RuntimeError, TokenError, zipfile.BadZipFile, zlib.error)
 
 
 def read_npz(path: Path, split: str) -> Dataset:
@@ -45,14 +49,15 @@ def channels_first(images: Array, label: str) -> Array:
 
 def _load(path: Path) -> dict[str, Array]:
     """Read every array of a file that holds plain numbers and text only."""
+    if not path.is_file():
+        raise ValueError(f"{path} is not there. Give the path to an .npz file.")
+    data = io.BytesIO(path.read_bytes())
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            if not isinstance(stored, np.lib.npyio.NpzFile):
-                raise ValueError("it holds a single array")
-            return {key: stored[key] for key in stored.files}
-    except FileNotFoundError:
-        raise ValueError(f"{path} is not there. Give the path to an .npz file.") from None
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        stored = np.load(data, allow_pickle=False)
+        if isinstance(stored, np.ndarray):
+            raise ValueError("it holds a single array")
+        return {key: stored[key] for key in stored.files}
+    except _BROKEN as error:
         raise ValueError(
             f"{path} is not a readable .npz file of plain arrays ({error}). "
             "Write it with np.savez(path, images=..., labels=...)."

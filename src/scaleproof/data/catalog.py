@@ -8,6 +8,7 @@ from pathlib import Path
 from scaleproof.data import arrays, locate, mosaic, samples
 from scaleproof.data.dataset import Dataset
 from scaleproof.data.download import Progress, Remote, fetch
+from scaleproof.data.known import SVHN_MD5
 from scaleproof.data.locate import PUBLISHED, SPLITS, Found
 
 CIFAR_HOME = "https://www.cs.toronto.edu/~kriz"
@@ -21,8 +22,8 @@ REMOTES: dict[str, tuple[Remote, ...]] = {
         Remote(base=CIFAR_HOME, file="cifar-100-binary.tar.gz", md5="03b5dce01913d631647c71ecec9e9cb8"),
     ),
     "svhn": (
-        Remote(base=SVHN_HOME, file="train_32x32.mat", md5="e26dedcc434d2e4c54c9b2d4a06d8373"),
-        Remote(base=SVHN_HOME, file="test_32x32.mat", md5="eb5a983be6a315427106f1b164d9cef3"),
+        Remote(base=SVHN_HOME, file="train_32x32.mat", md5=SVHN_MD5["train"]),
+        Remote(base=SVHN_HOME, file="test_32x32.mat", md5=SVHN_MD5["test"]),
     ),
 }
 
@@ -104,12 +105,13 @@ def _load_published(name: str, split: str, root: Path) -> Dataset:
 
 def _load_folder(folder: Path, split: str) -> Dataset:
     """Read the one set that a folder holds."""
-    if mosaic.is_there(folder, split) and folder.name not in PUBLISHED:
-        return mosaic.read_folder(folder, split, name=folder.resolve().name)
+    own = folder.resolve().name
+    if mosaic.is_there(folder, split) and own not in PUBLISHED:
+        return mosaic.read_folder(folder, split, name=own)
     places = [locate.find(name, split, folder) for name in PUBLISHED]
     found = [place for place in places if place is not None]
     if mosaic.is_there(folder, split):
-        found = [place for place in found if place.name == folder.name]
+        found = [place for place in found if place.name == own]
     if len(found) != 1:
         seen = ", ".join(place.name for place in found) or "none"
         raise ValueError(

@@ -1,5 +1,6 @@
 """CIFAR-10 and CIFAR-100 as their authors publish them: binary or python batches, loose or in an archive."""
 
+import gzip
 import tarfile
 import zlib
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import numpy as np
 
 from scaleproof.data import classes
 from scaleproof.data.dataset import Array, Dataset
-from scaleproof.data.known import check_cifar10_file
+from scaleproof.data.known import check_cifar10_batch
 from scaleproof.data.unpickle import read_numbers
 
 PIXELS = 3 * 32 * 32
@@ -62,13 +63,13 @@ def read_folder(layout: Layout, form: str, folder: Path, split: str) -> Dataset:
     if missing:
         raise ValueError(f"{folder} must hold {', '.join(files)}; {missing[0]} is missing. Get it again.")
     contents = {file: (folder / file).read_bytes() for file in files}
-    return _assemble(layout, form, contents, split, f"the folder {folder.name}")
+    return _assemble(layout, form, contents, split, folder)
 
 
 def read_archive(layout: Layout, form: str, archive: Path, split: str) -> Dataset:
     """Read a split straight from a .tar.gz archive; nothing is unpacked to disk."""
     contents = _members(archive, layout.files(form, split))
-    return _assemble(layout, form, contents, split, f"the archive {archive.name}")
+    return _assemble(layout, form, contents, split, archive)
 
 
 def parse_binary(data: bytes, label_bytes: int, label: str) -> tuple[Array, Array]:
@@ -103,31 +104,31 @@ def _integers(values: Any, label: str) -> Array:
     return labels.astype(np.int64)
 
 
-def _assemble(layout: Layout, form: str, contents: dict[str, bytes], split: str, place: str) -> Dataset:
+def _assemble(layout: Layout, form: str, contents: dict[str, bytes], split: str, place: Path) -> Dataset:
     """Parse the batches of a split, check each, and join them in order."""
-    parts = [_parse(layout, form, data, file) for file, data in contents.items()]
+    parts = [_parse(layout, form, data, place / file) for file, data in contents.items()]
     return Dataset(
         name=layout.name,
         split=split,
         images=np.concatenate([images for images, _ in parts]),
         labels=np.concatenate([labels for _, labels in parts]),
         classes=layout.classes,
-        source=f"The {form} batches of {layout.name}, {split} split, read from {place}.",
+        source=f"The {form} batches of {layout.name}, {split} split, read from {place.name}.",
     )
 
 
-def _parse(layout: Layout, form: str, data: bytes, file: str) -> tuple[Array, Array]:
+def _parse(layout: Layout, form: str, data: bytes, path: Path) -> tuple[Array, Array]:
     """Parse one batch, and compare a batch of CIFAR-10 with the published one."""
     if form == "binary":
-        images, labels = parse_binary(data, layout.label_bytes, file)
+        images, labels = parse_binary(data, layout.label_bytes, str(path))
     else:
-        images, labels = parse_python(data, layout.label_key, file)
+        images, labels = parse_python(data, layout.label_key, str(path))
     if len(images) != len(labels):
         raise ValueError(
-            f"{file}: labels have another length ({len(labels)}) than the images ({len(images)})."
+            f"{path}: labels have another length ({len(labels)}) than the images ({len(images)})."
         )
     if layout.name == "cifar10":
-        check_cifar10_file(images, labels, file)
+        check_cifar10_batch(images, labels, path.name.removesuffix(".bin"), str(path))
     return images, labels
 
 
@@ -135,21 +136,24 @@ def _members(archive: Path, files: tuple[str, ...]) -> dict[str, bytes]:
     """Read the wanted members of an archive into memory in one pass, by their last name only."""
     found: dict[str, bytes] = {}
     try:
-        with tarfile.open(archive, "r|gz") as tar:
+        with gzip.open(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
                 file = member.name.rsplit("/", 1)[-1]
                 if member.isfile() and file in files and file not in found:
                     found[file] = _member_bytes(tar, member, archive)
-                if len(found) == len(files):
-                    break
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise ValueError(
-            f"{archive.name} is damaged or cut ({error}). Delete it and get it again."
-        ) from error
+            _read_to_end(stream)
+    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{archive} is damaged or cut ({error}). Delete it and get it again.") from error
     missing = [file for file in files if file not in found]
     if missing:
-        raise ValueError(f"{archive.name} must hold {missing[0]}; it does not. Get the archive again.")
+        raise ValueError(f"{archive} must hold {missing[0]}; it does not. Get the archive again.")
     return {file: found[file] for file in files}
+
+
+def _read_to_end(stream: gzip.GzipFile) -> None:
+    """Read what is left of an archive: gzip compares its checksum only at the end."""
+    while stream.read(2**20):
+        pass
 
 
 def _member_bytes(tar: tarfile.TarFile, member: tarfile.TarInfo, archive: Path) -> bytes:
@@ -157,7 +161,7 @@ def _member_bytes(tar: tarfile.TarFile, member: tarfile.TarInfo, archive: Path) 
     stream = tar.extractfile(member)
     if stream is None or member.size > LARGEST_MEMBER:
         raise ValueError(
-            f"{archive.name}: {member.name} must be a file of at most {LARGEST_MEMBER} bytes; "
+            f"{archive}: {member.name} must be a file of at most {LARGEST_MEMBER} bytes; "
             f"it has {member.size}. Get the archive again."
         )
     return stream.read()

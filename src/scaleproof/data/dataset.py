@@ -53,6 +53,12 @@ class Dataset:
         pixels = to_unit_floats(self.images[start:stop])
         return torch.from_numpy(pixels), torch.from_numpy(self.labels[start:stop].copy())
 
+    def select(self, rows: NDArray[np.int64]) -> "tuple[torch.Tensor, torch.Tensor]":
+        """Give the images of these rows as float32 in [0, 1], and their int64 labels."""
+        import torch
+
+        return torch.from_numpy(to_unit_floats(self.images[rows])), torch.from_numpy(self.labels[rows])
+
     def digest(self) -> str:
         """Give the sha256 of the bytes of the images followed by those of the labels."""
         state = hashlib.sha256(np.ascontiguousarray(self.images).data)

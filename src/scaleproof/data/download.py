@@ -8,7 +8,6 @@ import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 Progress = Callable[[int, int | None], None]
 CHUNK = 2**18
@@ -135,7 +134,7 @@ def _save(answer: Answer, part: Path, remote: Remote, progress: Progress) -> Non
         raise _cut(remote, done, answer.total, cause)
 
 
-def _read(stream: BinaryIO | http.client.HTTPResponse) -> tuple[bytes, Exception | None]:
+def _read(stream: http.client.HTTPResponse) -> tuple[bytes, Exception | None]:
     """Read a piece; a broken connection gives nothing, and the cause."""
     try:
         return stream.read(CHUNK), None

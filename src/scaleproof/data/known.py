@@ -2,10 +2,12 @@
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from scaleproof.data.dataset import Array, Dataset
+from scaleproof.data.download import file_md5
 
 CIFAR10_SHA256: dict[str, str] = {
     "data_batch_1": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
@@ -16,6 +18,8 @@ CIFAR10_SHA256: dict[str, str] = {
     "test_batch": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
 }
 CIFAR10_BATCH = 10_000
+
+SVHN_MD5 = {"train": "e26dedcc434d2e4c54c9b2d4a06d8373", "test": "eb5a983be6a315427106f1b164d9cef3"}
 
 CLASS_COUNTS: dict[tuple[str, str], tuple[int, ...]] = {
     ("cifar10", "test"): (1000,) * 10,
@@ -42,20 +46,30 @@ REBUILT: dict[str, str] = {
 }
 
 
-def check_cifar10_file(images: Array, labels: Array, file: str) -> None:
-    """Compare one batch of CIFAR-10 with the sha256 of the published binary batch of the same name."""
-    expected = CIFAR10_SHA256.get(file.removesuffix(".bin"))
+def check_cifar10_batch(images: Array, labels: Array, batch: str, label: str) -> None:
+    """Compare one batch of CIFAR-10 with the sha256 of the published binary batch of that name."""
+    expected = CIFAR10_SHA256.get(batch)
     if expected is None:
         return
     if len(images) != CIFAR10_BATCH:
         raise ValueError(
-            f"{file} must hold {CIFAR10_BATCH} images; this has {len(images)}. Get the file again."
+            f"{label} must hold {CIFAR10_BATCH} images; this has {len(images)}. Get the file again."
         )
     seen = binary_sha256(images, labels)
     if seen != expected:
         raise ValueError(
-            f"{file} is not the published batch of CIFAR-10: the sha256 of its records is {seen[:16]}..., "
+            f"{label} is not the published batch of CIFAR-10: the sha256 of its records is {seen[:16]}..., "
             f"not {expected[:16]}.... Get the file again."
+        )
+
+
+def check_svhn_file(path: Path, split: str) -> None:
+    """Require the published file of SVHN before it is opened: scipy can crash on a damaged one."""
+    seen = file_md5(path)
+    if seen != SVHN_MD5[split]:
+        raise ValueError(
+            f"{path} is not the published {split} file of SVHN: its md5 is {seen}, not {SVHN_MD5[split]}. "
+            "Get it again, or keep images of your own as an .npz file."
         )
 
 
@@ -65,14 +79,14 @@ def binary_sha256(images: Array, labels: Array) -> str:
     return hashlib.sha256(np.concatenate(rows, axis=1).data).hexdigest()
 
 
-def check_class_sizes(dataset: Dataset) -> None:
+def check_class_sizes(dataset: Dataset, place: str) -> None:
     """Require the class sizes of the published set."""
     expected = CLASS_COUNTS.get((dataset.name, dataset.split))
     seen = tuple(np.bincount(dataset.labels, minlength=len(dataset.classes)).tolist())
     if expected is not None and seen != expected:
         raise ValueError(
-            f"{dataset.name} {dataset.split} must have {sum(expected)} images, {_range(expected)} a class; "
-            f"this has {len(dataset)}, {_range(seen)} a class. Get it again, or load it by its path."
+            f"{place}: {dataset.name} {dataset.split} must have {sum(expected)} images, {_range(expected)} a "
+            f"class; this has {len(dataset)}, {_range(seen)} a class. Is it another set? Get it again."
         )
 
 
@@ -87,10 +101,7 @@ def check_cifar10_order(dataset: Dataset, place: str) -> None:
     names = ("test_batch",) if dataset.split == "test" else tuple(f"data_batch_{i}" for i in range(1, 6))
     for number, name in enumerate(names):
         part = slice(number * CIFAR10_BATCH, (number + 1) * CIFAR10_BATCH)
-        try:
-            check_cifar10_file(dataset.images[part], dataset.labels[part], name)
-        except ValueError as error:
-            raise ValueError(f"{place}: {error}") from error
+        check_cifar10_batch(dataset.images[part], dataset.labels[part], name, f"{place}, {name},")
 
 
 def _range(counts: tuple[int, ...]) -> str:

@@ -41,7 +41,7 @@ def find(name: str, split: str, place: Path) -> Found | None:
 def read(found: Found) -> Dataset:
     """Read a split and require it to be the published one."""
     dataset = _read_form(found)
-    known.check_class_sizes(dataset)
+    known.check_class_sizes(dataset, str(found.path))
     if found.form != "mosaic":
         return dataset
     if found.name == "cifar10":
@@ -54,6 +54,7 @@ def _read_form(found: Found) -> Dataset:
     if found.form == "mosaic":
         return mosaic.read_folder(found.path, found.split, name=found.name, classes=_CLASSES[found.name])
     if found.form == "mat":
+        known.check_svhn_file(found.path, found.split)
         return svhn.read_mat(found.path, found.split)
     layout = _LAYOUTS[found.name]
     if found.form.endswith(" archive"):

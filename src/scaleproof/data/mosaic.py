@@ -4,6 +4,7 @@ import io
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ def decode_part(data: bytes, label: str) -> NDArray[np.uint8]:
         with Image.open(io.BytesIO(data), formats=("WEBP",)) as picture:
             _check_size(picture.size, label)
             grid = np.asarray(picture.convert("RGB"))
-    except (OSError, struct.error, SyntaxError, EOFError) as error:
+    except (OSError, struct.error, SyntaxError, EOFError, Image.DecompressionBombError) as error:
         raise ValueError(f"{label} is not a readable WebP picture ({error}). Get the file again.") from error
     squares = grid.reshape(-1, SIDE, COLUMNS, SIDE, 3).transpose(0, 2, 4, 1, 3)
     return np.ascontiguousarray(squares).reshape(-1, 3, SIDE, SIDE)
@@ -66,7 +67,7 @@ def read_folder(folder: Path, split: str, *, name: str, classes: tuple[str, ...]
     """Read `folder/split/part_*.webp` with its labels, class names and statement of origin."""
     labels = _read_labels(folder, split)
     parts = [decode_part(path.read_bytes(), str(path)) for path in _part_paths(folder / split)]
-    return Dataset(
+    dataset = Dataset(
         name=name,
         split=split,
         images=join_parts(parts, len(labels), str(folder / split)),
@@ -74,6 +75,8 @@ def read_folder(folder: Path, split: str, *, name: str, classes: tuple[str, ...]
         classes=_read_classes(folder, classes, int(labels.max())),
         source=_read_source(folder, split),
     )
+    _check_digest(dataset, folder / f"{split}_sha256.txt")
+    return dataset
 
 
 def write_parts(
@@ -132,8 +135,8 @@ def _read_labels(folder: Path, split: str) -> NDArray[np.int64]:
 def parse_labels(data: bytes, label: str) -> NDArray[np.int64]:
     """Read a .npy file of whole numbers as int64 labels."""
     try:
-        labels = np.load(io.BytesIO(data), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        labels = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, TokenError) as error:
         raise ValueError(f"{label} is not a readable .npy file of numbers ({error}).") from error
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.size == 0:
         raise ValueError(
@@ -148,14 +151,24 @@ def _read_classes(folder: Path, expected: tuple[str, ...] | None, highest: int) 
     path = folder / "classes.txt"
     if not path.is_file():
         return expected or tuple(str(number) for number in range(highest + 1))
-    seen = tuple(path.read_text(encoding="utf-8").split("\n"))
-    named = tuple(line.strip() for line in seen if line.strip())
+    lines = path.read_text(encoding="utf-8").splitlines()
+    named = tuple(line.strip() for line in lines if line.strip())
     if expected is not None and named != expected:
         raise ValueError(
             f"{path} must name the {len(expected)} classes from {expected[0]} to {expected[-1]}; "
             f"it names {len(named)}: {', '.join(named[:3])}... Is it another set?"
         )
     return named
+
+
+def _check_digest(dataset: Dataset, path: Path) -> None:
+    """Compare a set with the digest beside it, where there is one: WebP has no checksum of its own."""
+    expected = path.read_text(encoding="utf-8").strip() if path.is_file() else None
+    if expected is not None and dataset.digest() != expected:
+        raise ValueError(
+            f"{path} must state the sha256 of the pixels and labels beside it; it states {expected[:16]}..., "
+            f"they have {dataset.digest()[:16]}.... A file was altered or damaged: get or import it again."
+        )
 
 
 def _read_source(folder: Path, split: str) -> str:

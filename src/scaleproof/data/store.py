@@ -60,6 +60,7 @@ def _write_beside(dataset: Dataset, target: Path) -> None:
     """Write the labels, the names of the classes and the origin beside the parts."""
     contents = {
         f"{dataset.split}_labels.npy": mosaic.labels_bytes(dataset.labels),
+        f"{dataset.split}_sha256.txt": f"{dataset.digest()}\n".encode(),
         f"{dataset.split}_source.txt": f"{dataset.source}\n".encode(),
         "classes.txt": "".join(f"{name}\n" for name in dataset.classes).encode(),
     }

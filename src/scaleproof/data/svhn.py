@@ -1,5 +1,6 @@
 """SVHN's cropped digits as their authors publish them: one MATLAB file for each split."""
 
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,17 @@ import numpy as np
 from scaleproof.data import classes
 from scaleproof.data.dataset import Array, Dataset
 
+_BROKEN = (
+    ValueError,
+    TypeError,
+    LookupError,
+    EOFError,
+    NotImplementedError,
+    OSError,
+    MemoryError,
+    zlib.error,
+)
+
 
 def file_name(split: str) -> str:
     """Name the file of a split."""
@@ -15,7 +27,7 @@ def file_name(split: str) -> str:
 
 
 def read_mat(path: Path, split: str) -> Dataset:
-    """Read a split; its X is (32, 32, 3, N) and its label 10 means the digit 0."""
+    """Read a split of a trusted file; its X is (32, 32, 3, N) and its label 10 means the digit 0."""
     content = _load(path)
     return Dataset(
         name="svhn",
@@ -39,7 +51,7 @@ def _load(path: Path) -> dict[str, Any]:
         ) from error
     try:
         content: dict[str, Any] = loadmat(path, variable_names=("X", "y"))
-    except (MatReadError, ValueError, TypeError, EOFError, NotImplementedError, OSError) as error:
+    except (MatReadError, *_BROKEN) as error:
         raise ValueError(f"{path} is not a readable MATLAB file ({error}). Get it again.") from error
     return content
 

@@ -1,6 +1,6 @@
 """Networks: the architectures, the Classifier around any network, and loading by name."""
 
-from scaleproof.models.architectures import architectures, build
+from scaleproof.models.architectures import build
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.models.output import Output
 from scaleproof.models.specs import LoadedModel, load_model, save_model, weights_digest
@@ -9,7 +9,6 @@ __all__ = [
     "Classifier",
     "LoadedModel",
     "Output",
-    "architectures",
     "as_classifier",
     "build",
     "load_model",

@@ -116,9 +116,9 @@ class Classifier(nn.Module):
         return logits if self.logit_scale == 1.0 else logits * self.logit_scale
 
     def _raw_logits(self, x: Tensor) -> Tensor:
-        return checked_logits(self.net(self._normalised(x)), len(x))
+        return checked_logits(self.net(self.normalised(x)), len(x))
 
-    def _normalised(self, x: Tensor) -> Tensor:
+    def normalised(self, x: Tensor) -> Tensor:
         if not x.is_floating_point():
             raise ValueError(f"images must be floating point in [0, 1], got {x.dtype}: divide bytes by 255")
         if self.mean is None or self.std is None:

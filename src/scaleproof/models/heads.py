@@ -75,12 +75,13 @@ def sizes(module: Head) -> tuple[int, int]:
 def recorded(modules: Mapping[str, Head], *, probing: bool = False) -> Iterator[dict[str, Record]]:
     """Record what modules take in (or, while probing, give out) by hooks that are removed at the end."""
     records = {name: Record() for name in modules}
-    clock = iter(range(1, 1 << 62))
+    log: list[str] = []
 
     def hook(name: str) -> Any:
         def remember(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
             record = records[name]
-            record.runs, record.order = record.runs + 1, next(clock)
+            log.append(name)
+            record.runs, record.order = record.runs + 1, len(log)
             record.inputs = [args[0] if args else kwargs["input"]]
             record.outputs = [output.detach().clone()] if probing else []
 

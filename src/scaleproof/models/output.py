@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -22,7 +23,8 @@ class Output:
         if self.features is None or self.weight is None:
             raise ValueError("cosines need features and head weights: ask `Classifier.outputs` for them")
         features, weight = at_least_float32(self.features), at_least_float32(self.weight)
-        return F.normalize(features, dim=1) @ F.normalize(weight, dim=1).T  # (B, K)
+        with torch.autocast(features.device.type, enabled=False):
+            return F.normalize(features, dim=1) @ F.normalize(weight, dim=1).T  # (B, K)
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:

@@ -24,7 +24,8 @@ class PreActBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         active = F.relu(self.bn1(x))
         out = self.conv2(F.relu(self.bn2(self.conv1(active))))
-        return out + (x if self.shortcut is None else self.shortcut(active))
+        joined: Tensor = out + (x if self.shortcut is None else self.shortcut(active))
+        return joined
 
 
 class PreActResNet(nn.Module):

@@ -39,7 +39,7 @@ KEPT_LIBRARIES: list[Any] = []  # operators vanish with the object that defined 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel:
-    """A classifier in eval mode, and where it came from."""
+    """A classifier and where it came from; in eval mode, but for what a factory chose otherwise."""
 
     classifier: Classifier
     spec: str
@@ -106,12 +106,11 @@ def from_file(spec: str, path: Path, architecture: str | None) -> LoadedModel:
     net = build(name, classes=10 if head is None or head.dim() != 2 else len(head))
     settings = {key: json.loads(weights.metadata[key]) for key in SETTINGS if key in weights.metadata}
     notes = (*weights.notes, *fill(net, weights))
-    return loaded(Classifier(net, **settings), spec, name, notes)
+    return loaded(Classifier(net.eval(), **settings), spec, name, notes)
 
 
 def loaded(classifier: Classifier, spec: str, architecture: str, notes: tuple[str, ...] = ()) -> LoadedModel:
-    """A classifier in eval mode with the digest of its weights."""
-    classifier.eval()
+    """A classifier with the digest of its weights."""
     digest = weights_digest(classifier)
     return LoadedModel(
         classifier=classifier, spec=spec, architecture=architecture, sha256=digest, notes=notes
@@ -184,7 +183,7 @@ def from_timm(spec: str, rest: str, classes: int) -> LoadedModel:
         resize_classifier(net, weights)
         notes = (*weights.notes, *fill(net, weights))
     settings = importlib.import_module("timm.data").resolve_model_data_config(net)
-    return loaded(Classifier(net, mean=settings["mean"], std=settings["std"]), spec, name, notes)
+    return loaded(Classifier(net.eval(), mean=settings["mean"], std=settings["std"]), spec, name, notes)
 
 
 def resize_classifier(net: Any, weights: Weights) -> None:

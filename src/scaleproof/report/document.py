@@ -60,7 +60,7 @@ def headline(run: Run) -> str:
 def detail(run: Run) -> str:
     """Print how sure the headline is: its interval and the number of images."""
     if run.evaluation is None:
-        return f"n = {run.sweep.clean.count}" if run.sweep else ""
+        return scale.scale_detail(run.sweep) if run.sweep else ""
     worst = run.evaluation.worst_case
     return f"95% interval {words.interval(worst)}, n = {worst.count}"
 
@@ -69,10 +69,11 @@ def meaning(evaluation: Evaluation) -> tuple[str, ...]:
     """Say what the headline of an evaluation means and what it does not."""
     clean, worst, threat = evaluation.clean, evaluation.worst_case, evaluation.threat
     broken = clean.correct - worst.correct
-    attacks = words.plural(len(evaluation.attacks), "attack")
+    count = len(evaluation.attacks)
+    attacks = f"at least one of {count} attacks" if count > 1 else "the one attack"
     first = (
         f"Of {worst.count} images the classifier gets {clean.correct} right ({words.share_percent(clean)}). "
-        f"Within an {words.threat_text(threat, ' of')}, at least one of {attacks} changes the class of "
+        f"Within an {words.threat_text(threat, ' of')}, {attacks} changes the class of "
         f"{broken} of these; {worst.correct} withstand every attack and restart."
     )
     second = (
@@ -144,7 +145,7 @@ def sweep_sections(run: Run) -> tuple[Section, ...]:
             identifier="scale",
             title="Does the verdict depend on the scale of the logits?",
             paragraphs=(
-                f"{scale.scale_headline(run.sweep)} (n = {run.sweep.clean.count}).",
+                f"{scale.scale_headline(run.sweep)} ({scale.scale_detail(run.sweep)}).",
                 *scale.SCALE_SENTENCES,
             )
             if beside
@@ -159,7 +160,7 @@ def class_sections(run: Run) -> tuple[Section, ...]:
     if run.evaluation is None or run.verdicts is None:
         return ()
     table = tables.class_table(run, run.evaluation, run.verdicts)
-    sentence = "With fewer images the intervals widen: differences between classes need care."
+    sentence = "A class has fewer images than the whole, so its interval is wider: compare classes with care."
     return (Section(identifier="classes", title="Classes", paragraphs=(sentence,), tables=(table,)),)
 
 

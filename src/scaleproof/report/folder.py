@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +15,7 @@ from scaleproof.report.records import Array, Evaluation, Gallery, Run, Verdicts
 
 Parsed = TypeVar("Parsed")
 GALLERY_FIELDS = ("label", "clean_prediction", "prediction", "attack", "index")
+DAMAGE = (ValueError, TypeError, OSError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error)
 REMEDY = "restore the file, or run the measurement again into a new folder"
 
 
@@ -70,9 +72,9 @@ def read_fields(path: Path, schema: str) -> Fields:
 def read_arrays(path: Path) -> dict[str, Array]:
     """Read every array of an npz file, never unpickling anything."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+    except DAMAGE as error:
         raise ValueError(
             f"{path.name} must be an npz archive of plain arrays, but is damaged ({error}); {REMEDY}"
         ) from error
@@ -148,11 +150,12 @@ def read_gallery(folder: Path, classes: int) -> Gallery | None:
     if not path.is_file():
         return None
     arrays = read_arrays(path)
-    clean = take(arrays, path.name, "clean", (None, 3, None, None))
+    clean = take(arrays, path.name, "clean", (None, None, None, None))
     perturbed = take(arrays, path.name, "perturbed", clean.shape)
-    if clean.dtype != np.uint8 or not np.isfinite(perturbed).all():
+    if clean.dtype != np.uint8 or clean.shape[1] not in (1, 3) or not np.isfinite(perturbed).all():
         raise ValueError(
-            f"{path.name}: clean must be uint8 and perturbed finite, but clean is {clean.dtype}; {REMEDY}"
+            f"{path.name}: clean must be uint8 with 1 or 3 channels and perturbed finite, but clean is "
+            f"{clean.dtype} of shape {clean.shape}; {REMEDY}"
         )
     columns = {name: take(arrays, path.name, name, clean.shape[:1]) for name in GALLERY_FIELDS}
     for name in ("label", "clean_prediction", "prediction"):

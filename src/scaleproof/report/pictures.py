@@ -31,12 +31,13 @@ def data_address(content: bytes, kind: str) -> str:
 
 
 def png_address(pixels: Array) -> str:
-    """Put an image of shape (3, H, W) with values from 0 to 1 into a data address."""
+    """Put an image of shape (3, H, W) or (1, H, W) with values from 0 to 1 into a data address."""
     from PIL import Image
 
     levels = np.clip(np.rint(pixels * 255), 0, 255).astype(np.uint8)
+    colours = np.broadcast_to(levels, (3, *levels.shape[1:])).transpose(1, 2, 0)
     stream = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(levels.transpose(1, 2, 0))).save(stream, format="PNG")
+    Image.fromarray(np.ascontiguousarray(colours)).save(stream, format="PNG")
     return data_address(stream.getvalue(), "image/png")
 
 

@@ -39,7 +39,7 @@ def scale_figure(sweep: Sweep, *, narrow: bool = False) -> "Figure":
             scale_axis(axes, sweep.alphas)
         for axes in panels if narrow else panels[::2]:
             axes.set_xlabel("Scale α of the logits")
-        figure.legend(handles=handles, loc="outside lower center", ncols=2 if narrow else 5, handlelength=3.2)
+        draw_legend(figure, handles)
     return figure
 
 
@@ -51,6 +51,20 @@ def scale_panels(figure: "Figure", narrow: bool) -> "list[Axes]":
     grid = figure.add_gridspec(2, 2, width_ratios=(1.55, 1))
     places = (grid[:, 0], grid[0, 1], grid[1, 1])
     return [figure.add_subplot(place) for place in places]
+
+
+def draw_legend(figure: "Figure", handles: "Sequence[Line2D]") -> None:
+    """Put the legend below the panels, in as many columns as surely fit."""
+    room = 72 * figure.get_figwidth()
+    lengths = sorted((len(str(handle.get_label())) for handle in handles), reverse=True)
+    fitting = [n for n in range(1, len(lengths) + 1) if 43 * n + 4.9 * sum(lengths[:n]) <= room]
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=max(fitting, default=1),
+        handlelength=2.8,
+        columnspacing=1.4,
+    )
 
 
 def scale_axis(axes: "Axes", alphas: Sequence[float]) -> None:
@@ -91,7 +105,7 @@ def draw_line(axes: "Axes", sweep: Sweep, position: int, values: Sequence[float]
         markeredgecolor="white",
         markeredgewidth=0.6,
         zorder=10 - width,
-        label=plain(scale.label_of(sweep, name)),
+        label=plain(scale.titled(sweep, name)),
     )
     return line
 
@@ -184,4 +198,5 @@ def draw_bar(axes: "Axes", position: int, share: Share, colour: str) -> None:
     axes.barh(position, value, height=0.62, color=colour)
     axes.plot([low, high], [position, position], color=INK, linewidth=1.1, solid_capstyle="butt")
     axes.plot([low, high], [position, position], "|", color=INK, markersize=6, markeredgewidth=1.1)
-    axes.text(high + 1.5, position, words.share_percent(share), va="center", ha="left")
+    number = words.share_percent(share)
+    axes.annotate(number, (high, position), xytext=(5, 0), textcoords="offset points", va="center", ha="left")

@@ -118,6 +118,14 @@ def detail_table(run: Provenance, sweep: Sweep) -> Table:
     )
 
 
+def scale_detail(sweep: Sweep) -> str:
+    """Print what belongs beside the headline: the number of images and, for attacks on cosines, the mismatch."""
+    count = f"n = {sweep.clean.count}"
+    if not any(words.on_cosines(name) for name in attack_names(sweep)):
+        return count
+    return f"{count}, cosine mismatch {words.mismatch(sweep.cosine_mismatch)}"
+
+
 def scale_headline(sweep: Sweep) -> str:
     """Print the headline of a sweep: which verdict moved most with the scale, and which stood still."""
     names = attack_names(sweep)

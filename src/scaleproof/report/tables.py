@@ -73,7 +73,7 @@ def attacks_table(run: Provenance, evaluation: Evaluation) -> Table:
     """Build the table of all attacks with the worst case last."""
     after = "Robust after this attack" if evaluation.mode == "cascade" else "Robust, worst of all restarts"
     rows = (
-        bound_row("None (clean)", evaluation.clean, strong=False),
+        bound_row("No attack", evaluation.clean, strong=False),
         *(attack_row(attack) for attack in evaluation.attacks),
         bound_row("Worst case", evaluation.worst_case, strong=True),
     )

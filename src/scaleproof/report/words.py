@@ -95,8 +95,10 @@ def plural(count: int, noun: str) -> str:
 
 
 def commit_text(commit: str | None) -> str:
-    """Print a commit, shortened, or that it is unknown."""
-    return "unknown" if commit is None else commit[:12]
+    """Print a commit, shortened, with the + that marks changed files, or that it is unknown."""
+    if commit is None:
+        return "unknown"
+    return commit[:12] + ("+" if commit.endswith("+") and len(commit) > 12 else "")
 
 
 def versions_text(versions: Mapping[str, str]) -> str:

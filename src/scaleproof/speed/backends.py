@@ -34,7 +34,9 @@ class Speed:
 
     def __post_init__(self) -> None:
         if self.precision not in get_args(Precision):
-            raise ValueError(f"precision must be one of {', '.join(get_args(Precision))}, got {self.precision!r}")
+            raise ValueError(
+                f"precision must be one of {', '.join(get_args(Precision))}, got {self.precision!r}"
+            )
 
 
 PLAIN = Speed(precision="float32", fold=False, graph=False)
@@ -117,7 +119,8 @@ class FoldedBody:
         self.dtype = dtype
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.net.features(x.to(self.dtype, memory_format=torch.channels_last))
+        features: Tensor = self.net.features(x.to(self.dtype, memory_format=torch.channels_last))
+        return features
 
 
 class FoldedBackend:
@@ -129,7 +132,7 @@ class FoldedBackend:
         self.bias = net.head.bias.detach().float()
 
     def __call__(self, x: Tensor, needs_features: bool) -> Output:
-        features = self.body(self.classifier._normalised(x)).float()  # (B, D)
+        features = self.body(self.classifier.normalised(x)).float()  # (B, D)
         with exact_float32():
             logits = F.linear(features, self.weight, self.bias) * self.classifier.logit_scale
         return Output(logits=logits, features=features, weight=self.weight)

@@ -16,7 +16,7 @@ class Captured:
 
     def __init__(self, function: Callable[..., Tensors], inputs: Tensors) -> None:
         self.inputs = tuple(tensor.clone() for tensor in inputs)
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):

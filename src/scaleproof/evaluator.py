@@ -54,7 +54,9 @@ class TensorImages:
         if len(self.x) != len(self.y):
             raise ValueError(f"images and labels must be equally many, got {len(self.x)} and {len(self.y)}")
         if self.y.dim() != 1 or self.y.is_floating_point():
-            raise ValueError(f"labels must be whole numbers of shape (N,), got {self.y.dtype} {tuple(self.y.shape)}")
+            raise ValueError(
+                f"labels must be whole numbers of shape (N,), got {self.y.dtype} {tuple(self.y.shape)}"
+            )
 
     def __len__(self) -> int:
         return len(self.y)
@@ -130,7 +132,9 @@ class Run:
         labels, prediction = clean["label"], clean["prediction"]
         fitted = [attack.for_classes(int(clean["classes"])) for attack in self.attacks]
         correct = np.flatnonzero(labels == prediction)
-        chunks = [correct[start : start + self.batch_size] for start in range(0, len(correct), self.batch_size)]
+        chunks = [
+            correct[start : start + self.batch_size] for start in range(0, len(correct), self.batch_size)
+        ]
         units = self.attack_chunks(chunks, [attack for attack, _ in fitted], len(labels), progress)
         results = [
             assemble(attack, notes, units[attack.name], len(labels))
@@ -182,7 +186,11 @@ class Run:
         return x.to(self.oracle.device), y.to(self.oracle.device)
 
     def attack_chunks(
-        self, chunks: Sequence[Rows], attacks: Sequence[Attack], count: int, progress: Callable[[Progress], None]
+        self,
+        chunks: Sequence[Rows],
+        attacks: Sequence[Attack],
+        count: int,
+        progress: Callable[[Progress], None],
     ) -> dict[str, list[Unit]]:
         """Every unit of work, from the store where it is there already."""
         units: dict[str, list[Unit]] = {attack.name: [] for attack in attacks}
@@ -193,9 +201,7 @@ class Run:
             for attack in attacks:
                 for restart in range(attack.restarts):
                     label = attack.label if attack.restarts == 1 else f"{attack.label}, restart {restart + 1}"
-                    progress(
-                        Progress(done=done, total=total, label=label, unbroken=unbroken, count=count)
-                    )
+                    progress(Progress(done=done, total=total, label=label, unbroken=unbroken, count=count))
                     rows = chunk[alive] if self.mode == "cascade" else chunk
                     arrays = self.unit(f"{number:05d}.{attack.name}.{restart}", attack, restart, rows)
                     units[attack.name].append(Unit(restart=restart, arrays=arrays))
@@ -217,7 +223,7 @@ class Run:
         cost, began = self.oracle.cost, time.perf_counter()
         forwards, backwards = cost.forwards, cost.backwards
         if len(rows) == 0:
-            arrays = {name: np.zeros(0, dtype) for name, dtype in VERDICTS.items()}
+            arrays: dict[str, NDArray[Any]] = {name: np.zeros(0, dtype) for name, dtype in VERDICTS.items()}
         else:
             x, y = self.batch(rows)
             index = torch.from_numpy(rows).to(x.device)
@@ -261,7 +267,7 @@ class Unit:
 
 def assemble(attack: Attack, notes: tuple[str, ...], units: Sequence[Unit], count: int) -> AttackResult:
     """One attack's units as arrays of shape (restarts, N)."""
-    verdicts = {
+    verdicts: dict[str, NDArray[Any]] = {
         name: np.full((attack.restarts, count), EMPTY[name], dtype) for name, dtype in VERDICTS.items()
     }
     for unit in units:
@@ -291,7 +297,8 @@ def digests(x: Tensor) -> NDArray[np.uint64]:
     """A 64-bit hash of each example's bytes."""
     rows = x.detach().contiguous().cpu().numpy()
     return np.array(
-        [int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=8).digest(), "little") for row in rows], np.uint64
+        [int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=8).digest(), "little") for row in rows],
+        np.uint64,
     )
 
 

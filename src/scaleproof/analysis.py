@@ -1,0 +1,185 @@
+"""Analysis of a model beyond one number: the logit-scale sweep of the paper's Figure 1."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from torch import nn
+
+from scaleproof.attacks.base import Attack
+from scaleproof.attacks.pgd import PGD
+from scaleproof.evaluator import Images, Progress, evaluate, spans
+from scaleproof.evaluation import AttackResult, Evaluation, Share
+from scaleproof.losses import Objective
+from scaleproof.models.classifier import Classifier, as_classifier
+from scaleproof.oracle import Oracle
+from scaleproof.speed import PLAIN, Speed
+from scaleproof.store import MemoryStore, UnitStore
+
+ALPHAS = (1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3)
+GRADIENT_IMAGES = 256
+GRADIENT_BATCH = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepRow:
+    """One attack on the model whose logits are multiplied by alpha."""
+
+    alpha: float
+    attack: str
+    label: str
+    scale_invariant: bool
+    robust: Share
+    gradient_size: float  # mean L1 norm of the objective's gradient at the clean images, in float32
+    zero_gradients: float  # share of that gradient's entries that are exactly zero
+    digest: str  # of all adversarial examples
+
+    def as_json(self) -> dict[str, object]:
+        return {**vars(self), "robust": self.robust.as_json()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """Robust accuracy against the scale of the logits, although no decision changes."""
+
+    alphas: tuple[float, ...]
+    clean: Share
+    rows: tuple[SweepRow, ...]
+    cosine_mismatch: float | None
+    head: str | None
+    seconds: float
+
+    def of(self, attack: str) -> list[SweepRow]:
+        return [row for row in self.rows if row.attack == attack]
+
+    def of_each(self) -> list[SweepRow]:
+        """The first row of each attack."""
+        return list({row.attack: row for row in reversed(self.rows)}.values())[::-1]
+
+    @property
+    def identical(self) -> dict[str, bool]:
+        """Whether an attack's examples are bit for bit the same at every scale."""
+        names = dict.fromkeys(row.attack for row in self.rows)
+        return {name: len({row.digest for row in self.of(name)}) == 1 for name in names}
+
+    def swing(self, attack: str) -> float:
+        """Largest minus smallest robust accuracy over the scales."""
+        values = [row.robust.accuracy for row in self.of(attack)]
+        return max(values) - min(values)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "alphas": list(self.alphas),
+            "clean": self.clean.as_json(),
+            "rows": [row.as_json() for row in self.rows],
+            "identical": self.identical,
+            "cosine_mismatch": self.cosine_mismatch,
+        }
+
+
+def scale_sweep(
+    model: nn.Module,
+    images: Images,
+    attacks: Sequence[PGD],
+    *,
+    alphas: Sequence[float] = ALPHAS,
+    seed: int = 0,
+    batch_size: int | None = None,
+    speed: Speed | None = None,
+    store: UnitStore | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Sweep:
+    """Attack h = f(alpha g) for each alpha: the same decisions, other logits."""
+    if not alphas or min(alphas) <= 0:
+        raise ValueError(f"alphas must be positive and at least one, got {list(alphas)}")
+    classifier, store = as_classifier(model), store or MemoryStore()
+    rows: list[SweepRow] = []
+    evaluations: list[Evaluation] = []
+    for number, alpha in enumerate(alphas):
+        scaled = classifier.rescaled(alpha)
+        report = shifted(progress, number, len(alphas), alpha)
+        evaluation = evaluate(
+            scaled,
+            images,
+            attacks,
+            seed=seed,
+            batch_size=batch_size,
+            speed=speed,
+            store=store.part(f"alpha-{alpha:g}"),
+            progress=report,
+        )
+        evaluations.append(evaluation)
+        rows += [sweep_row(scaled, images, alpha, attack, evaluation) for attack in attacks]
+    return Sweep(
+        alphas=tuple(alphas),
+        clean=evaluations[0].clean,
+        rows=tuple(rows),
+        cosine_mismatch=evaluations[0].cosine_mismatch,
+        head=evaluations[0].head,
+        seconds=sum(evaluation.seconds for evaluation in evaluations),
+    )
+
+
+def shifted(
+    progress: Callable[[Progress], None] | None, number: int, parts: int, alpha: float
+) -> Callable[[Progress], None] | None:
+    """Progress of one part of several, as progress of the whole."""
+    if progress is None:
+        return None
+    return lambda at: progress(
+        replace(
+            at, done=at.done + number * at.total, total=at.total * parts, label=f"alpha {alpha:g}, {at.label}"
+        )
+    )
+
+
+def sweep_row(
+    classifier: Classifier, images: Images, alpha: float, attack: PGD, evaluation: Evaluation
+) -> SweepRow:
+    result = next(result for result in evaluation.attacks if result.name == attack.name)
+    size, zeros = gradient_health(classifier, images, attack)
+    return SweepRow(
+        alpha=alpha,
+        attack=attack.name,
+        label=attack.label,
+        scale_invariant=attack.scale_invariant,
+        robust=evaluation.robust(attack.name),
+        gradient_size=size,
+        zero_gradients=zeros,
+        digest=examples_digest(result),
+    )
+
+
+def examples_digest(result: AttackResult) -> str:
+    return hashlib.sha256(result.verdicts["digest"].tobytes()).hexdigest()[:16]
+
+
+def gradient_health(classifier: Classifier, images: Images, attack: PGD) -> tuple[float, float]:
+    """Mean size and share of zeros of the objective's gradient at clean images, in plain float32."""
+    oracle = Oracle(classifier, speed=PLAIN)
+    objective = fitted_objective(oracle, images, attack)
+    sizes, zeros, count = 0.0, 0, 0
+    for rows in spans(min(len(images), GRADIENT_IMAGES), GRADIENT_BATCH):
+        x, y = (tensor.to(oracle.device) for tensor in images.select(rows))
+        gradient = oracle.value_and_grad(objective, x, y).gradient
+        sizes += float(gradient.double().abs().sum())
+        zeros += int((gradient == 0).sum())
+        count += len(x)
+        entries = gradient[0].numel()
+    return sizes / count, zeros / (count * entries)
+
+
+def fitted_objective(oracle: Oracle, images: Images, attack: PGD) -> Objective:
+    x, _ = images.select(next(spans(1, 1)))
+    fitted, _ = attack.for_classes(oracle.judge(x.to(oracle.device)).shape[1])
+    return fitted.objective
+
+
+def sweepable(attacks: Sequence[Attack]) -> tuple[PGD, ...]:
+    """The attacks as PGDs, which have an objective whose gradient can be looked at."""
+    chosen = [attack for attack in attacks if isinstance(attack, PGD)]
+    if len(chosen) != len(attacks):
+        raise ValueError("the scale sweep takes attacks of the PGD family only")
+    return tuple(chosen)

@@ -1,0 +1,119 @@
+"""`scaleproof evaluate`: a model's robust accuracy, with a run folder behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from scaleproof.cli import options
+
+if TYPE_CHECKING:
+    from scaleproof.cli.setup import Job
+    from scaleproof.evaluator import Mode
+    from scaleproof.evaluation import Evaluation
+
+
+def command(
+    model: options.Model,
+    data: options.Data = "sample",
+    data_folder: options.DataFolder = None,
+    split: options.Split = "test",
+    limit: options.Limit = None,
+    arch: options.Arch = None,
+    attacks: options.Attacks = "paper",
+    steps: options.Steps = 20,
+    restarts: options.Restarts = 1,
+    norm: options.Norm = "linf",
+    eps: options.Eps = "8/255",
+    mode: Annotated[
+        str, typer.Option(help="independent (the paper's columns) or cascade (fast).")
+    ] = "independent",
+    seed: options.Seed = 0,
+    batch_size: options.BatchSize = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    compile: options.Compile = False,
+    allow_train_mode: Annotated[bool, typer.Option(help="Make train mode a finding, not an error.")] = False,
+    out: options.Out = None,
+) -> None:
+    """Attack a model and report its robust accuracy, an upper bound, with the verdict on every image."""
+    from scaleproof.cli.setup import prepare
+
+    job = prepare(
+        "evaluation",
+        model=model,
+        arch=arch,
+        data=data,
+        data_folder=data_folder,
+        split=split,
+        limit=limit,
+        attacks=attacks,
+        steps=steps,
+        restarts=restarts,
+        norm=norm,
+        eps=eps,
+        seed=seed,
+        batch_size=batch_size,
+        device=device,
+        precision=precision,
+        compile=compile,
+        out=out,
+        extra={"mode": mode, "allow_train_mode": allow_train_mode},
+    )
+    run(job, mode, allow_train_mode)
+
+
+def run(job: Job, mode: str, allow_train_mode: bool) -> None:
+    """Evaluate, or show what is there if the same run is finished."""
+    from rich.console import Console
+
+    from scaleproof.report import render
+    from scaleproof.store import is_finished
+
+    store = job.claim()
+    console = Console()
+    if is_finished(job.folder):
+        console.print(f"{job.folder} holds this run already; rendered again.", soft_wrap=True)
+    else:
+        from scaleproof.cli.live import live_bar
+        from scaleproof.cli.tables import evaluation_table
+        from scaleproof.evaluator import evaluate
+
+        with live_bar() as progress:
+            evaluation = evaluate(
+                job.loaded.classifier,
+                job.dataset,
+                job.attacks,
+                mode=cast("Mode", mode),
+                seed=job.seed,
+                batch_size=job.batch_size,
+                speed=job.speed,
+                store=store,
+                progress=progress,
+                allow_train_mode=allow_train_mode,
+            )
+        write(job, evaluation)
+        console.print(evaluation_table(evaluation))
+        for finding in evaluation.findings:
+            console.print(f"[yellow]{finding.severity}[/]: {finding.meaning}", soft_wrap=True)
+    paths = render(job.folder)
+    console.print(f"Robust accuracy is an upper bound. Report: {paths[0]}", soft_wrap=True)
+
+
+def write(job: Job, evaluation: Evaluation) -> None:
+    """The run folder; `run.json` comes last and makes it finished."""
+    from scaleproof.gallery import gallery
+    from scaleproof.store import close_run, write_arrays, write_json
+
+    document = {
+        "schema": "scaleproof.evaluation/1",
+        **job.subject(evaluation.head),
+        **evaluation.as_json(),
+    }
+    write_json(job.folder / "evaluation.json", document)
+    write_arrays(job.folder / "verdicts.npz", evaluation.arrays())
+    pictures = gallery(job.loaded.classifier, job.dataset, job.attacks, evaluation, seed=job.seed)
+    if pictures is not None:
+        write_arrays(job.folder / "gallery.npz", pictures)
+    close_run(job.folder, job.run_json(evaluation.seconds))

@@ -1,0 +1,71 @@
+"""`scaleproof`: the commands, and how errors reach a person."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scaleproof import __version__
+from scaleproof.cli import data, evaluate, sweep
+
+app = typer.Typer(
+    help="Measure adversarial robustness honestly.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(data.app, name="data")
+app.command("evaluate")(evaluate.command)
+app.command("sweep")(sweep.command)
+app.command("demo")(sweep.demo)
+
+
+@app.command("report")
+def report(folder: Annotated[Path, typer.Argument(help="A finished run folder.")]) -> None:
+    """Render a run folder again as HTML, Markdown and LaTeX; needs no torch."""
+    from scaleproof.report import render
+
+    for path in render(folder):
+        typer.echo(str(path))
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    context: typer.Context,
+    show: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if show:
+        typer.echo(f"scaleproof {__version__}")
+        raise typer.Exit()
+
+
+def main() -> None:
+    """Run a command; a user's mistake is one line and exit code 2, not a traceback."""
+    try:
+        app()
+    except ValueError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(advice(error))
+    except KeyboardInterrupt:
+        fail("interrupted; finished work is kept: run the same command again to go on", code=130)
+
+
+def advice(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk is full ({error}); finished work is kept: free some space and run the same command again"
+    return str(error)
+
+
+def fail(message: str, code: int = 2) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True, soft_wrap=True).print(
+        Text("error: ", style="bold red") + Text(message, style="default")
+    )
+    sys.exit(code)

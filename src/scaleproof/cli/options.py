@@ -1,0 +1,58 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        help="demo, a run folder, weights.safetensors (with --arch), module:factory, or timm:NAME."
+    ),
+]
+Arch = Annotated[
+    str | None, typer.Option("--arch", help="Architecture of a .safetensors file.", show_default=False)
+]
+Data = Annotated[
+    str, typer.Option(help="sample, sample-train, cifar10, cifar100, svhn, or a path to .npz or a folder.")
+]
+DataFolder = Annotated[
+    Path | None, typer.Option(help="Where data sets are; else SCALEPROOF_DATA.", show_default=False)
+]
+Split = Annotated[str, typer.Option(help="test or train.")]
+Limit = Annotated[int | None, typer.Option(help="Take the first N images only.", show_default=False)]
+Attacks = Annotated[
+    str, typer.Option(help="A suite (paper, objectives) or attacks with commas between: pgd,si-pgd,...")
+]
+Steps = Annotated[int, typer.Option(help="Steps of each attack.")]
+Restarts = Annotated[int, typer.Option(help="Random restarts; the worst case over them counts.")]
+Norm = Annotated[str, typer.Option(help="linf or l2.")]
+Eps = Annotated[str, typer.Option(help="Size of the perturbation, as 8/255 or 0.031.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(help="Images at a time; by default 128 on a CPU, 1024 on a GPU.", show_default=False),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Precision = Annotated[
+    str, typer.Option(help="Of gradients: auto, float32 or bf16. Verdicts are float32 always.")
+]
+Compile = Annotated[bool, typer.Option("--compile", help="Use torch.compile for our own architectures.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Run folder; by default one under runs/ named after the settings.", show_default=False),
+]
+
+
+def number(text: str) -> float:
+    """A number, or a fraction such as 8/255."""
+    top, slash, bottom = text.partition("/")
+    try:
+        return float(top) / float(bottom) if slash else float(top)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(
+            f"eps must be a number such as 0.031 or a fraction such as 8/255, got {text!r}"
+        ) from None

@@ -1,0 +1,151 @@
+"""From command-line words to a model, images, attacks and a claimed run folder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+
+from scaleproof.attacks import Attack, suite
+from scaleproof.cli.options import number
+from scaleproof.data import Dataset, load
+from scaleproof.models import LoadedModel, load_model
+from scaleproof.provenance import provenance
+from scaleproof.speed import Speed
+from scaleproof.speed.backends import Precision
+from scaleproof.store import FolderStore, open_run, settings_digest
+from scaleproof.threat import Norm, Threat
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """All that a run needs, checked before anything is computed."""
+
+    kind: str
+    loaded: LoadedModel
+    dataset: Dataset
+    threat: Threat
+    attacks: tuple[Attack, ...]
+    seed: int
+    batch_size: int | None
+    speed: Speed
+    device: torch.device
+    settings: Mapping[str, object]
+    folder: Path
+
+    def claim(self) -> FolderStore:
+        return open_run(self.folder, self.settings)
+
+    def run_json(self, seconds: float) -> dict[str, object]:
+        return {
+            "schema": "scaleproof.run/1",
+            "kind": self.kind,
+            "name": self.folder.name,
+            "command": " ".join(["scaleproof", *sys.argv[1:]]),
+            "seed": self.seed,
+            **provenance(self.device),
+            "settings": self.settings,
+            "settings_sha256": settings_digest(self.settings),
+            "seconds": seconds,
+        }
+
+    def subject(self, head: str | None) -> dict[str, object]:
+        """What was measured: model, data, threat."""
+        return {
+            "model": {
+                "spec": self.loaded.spec,
+                "architecture": self.loaded.architecture,
+                "parameters": sum(parameter.numel() for parameter in self.loaded.classifier.parameters()),
+                "weights_sha256": self.loaded.sha256,
+                "head": head,
+            },
+            "data": {
+                "name": self.dataset.name,
+                "split": self.dataset.split,
+                "count": len(self.dataset),
+                "classes": list(self.dataset.classes),
+                "sha256": self.dataset.digest(),
+                "source": self.dataset.source,
+            },
+            "threat": vars(self.threat),
+        }
+
+
+def prepare(
+    kind: str,
+    *,
+    model: str,
+    arch: str | None,
+    data: str,
+    data_folder: Path | None,
+    split: str,
+    limit: int | None,
+    attacks: str,
+    steps: int,
+    restarts: int,
+    norm: str,
+    eps: str,
+    seed: int,
+    batch_size: int | None,
+    device: str,
+    precision: str,
+    compile: bool,
+    out: Path | None,
+    extra: Mapping[str, object],
+) -> Job:
+    """Check every word and load what they name."""
+    threat = Threat(norm=cast(Norm, norm), eps=number(eps))
+    chosen = suite(attacks, threat, steps=steps, restarts=restarts)
+    speed = Speed(precision=cast(Precision, precision), compile=compile)
+    where = checked_device(device)
+    dataset = load(data, split=split, folder=data_folder)
+    dataset = dataset if limit is None else dataset.first(min(limit, len(dataset)))
+    loaded = load_model(model, architecture=arch, classes=len(dataset.classes))
+    loaded.classifier.to(where)
+    settings: dict[str, object] = {
+        "kind": kind,
+        "model": loaded.spec,
+        "weights": loaded.sha256,
+        "data": f"{dataset.name}/{dataset.split}",
+        "images": len(dataset),
+        "pixels": dataset.digest(),
+        "attacks": [attack.describe() for attack in chosen],
+        "seed": seed,
+        "batch_size": batch_size,
+        "precision": precision,
+        "compile": compile,
+        "device": where.type,
+        **extra,
+    }
+    name = f"{kind}-{Path(model).name.replace(':', '-')}-{dataset.name}-{settings_digest(settings)[:8]}"
+    return Job(
+        kind=kind,
+        loaded=loaded,
+        dataset=dataset,
+        threat=threat,
+        attacks=chosen,
+        seed=seed,
+        batch_size=batch_size,
+        speed=speed,
+        device=where,
+        settings=settings,
+        folder=out or Path("runs") / name,
+    )
+
+
+def checked_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"device {name!r} was asked for, but torch sees no CUDA device here: use --device cpu"
+        )
+    return device

@@ -1,0 +1,148 @@
+"""`scaleproof sweep` and `scaleproof demo`: verdicts against the scale of the logits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scaleproof.cli import options
+
+if TYPE_CHECKING:
+    from scaleproof.analysis import Sweep
+    from scaleproof.cli.setup import Job
+
+DEMO_IMAGES = 256
+
+
+def command(
+    model: options.Model,
+    data: options.Data = "sample",
+    data_folder: options.DataFolder = None,
+    split: options.Split = "test",
+    limit: options.Limit = None,
+    arch: options.Arch = None,
+    attacks: options.Attacks = "paper",
+    steps: options.Steps = 20,
+    norm: options.Norm = "linf",
+    eps: options.Eps = "8/255",
+    alphas: Annotated[
+        str, typer.Option(help="Scales, with commas between.")
+    ] = "1e-3,1e-2,1e-1,1,1e1,1e2,1e3",
+    seed: options.Seed = 0,
+    batch_size: options.BatchSize = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    compile: options.Compile = False,
+    out: options.Out = None,
+) -> None:
+    """Multiply a model's logits by alpha and watch each attack's verdict: the paper's Figure 1."""
+    from scaleproof.cli.setup import prepare
+
+    scales = [options.number(part) for part in alphas.split(",")]
+    job = prepare(
+        "scale-sweep",
+        model=model,
+        arch=arch,
+        data=data,
+        data_folder=data_folder,
+        split=split,
+        limit=limit,
+        attacks=attacks,
+        steps=steps,
+        restarts=1,
+        norm=norm,
+        eps=eps,
+        seed=seed,
+        batch_size=batch_size,
+        device=device,
+        precision=precision,
+        compile=compile,
+        out=out,
+        extra={"alphas": scales},
+    )
+    run(job, scales)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("demo-report"),
+    device: options.Device = "auto",
+) -> None:
+    """The paper's first figure from an embedded robust network and 256 real images, in a minute or two."""
+    from rich.console import Console
+
+    Console().print(
+        f"An adversarially trained network, {DEMO_IMAGES} CIFAR-10 test images, four attacks at seven logit scales."
+    )
+    command("demo", limit=DEMO_IMAGES, device=device, out=out)
+    Console().print(
+        "\nNext:\n"
+        "  scaleproof evaluate demo --attacks paper --limit 200    robust accuracy with all its evidence\n"
+        "  scaleproof evaluate my_package.my_module:build_model    your own model (a function that returns it)\n"
+        "  scaleproof data get cifar10                             all 10,000 test images\n",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def run(job: Job, alphas: list[float]) -> None:
+    from rich.console import Console
+
+    from scaleproof.report import render
+    from scaleproof.store import is_finished
+
+    store, console = job.claim(), Console()
+    if is_finished(job.folder):
+        console.print(f"{job.folder} holds this run already; rendered again.", soft_wrap=True)
+    else:
+        from scaleproof.analysis import scale_sweep, sweepable
+        from scaleproof.cli.live import live_bar
+        from scaleproof.cli.tables import sweep_table
+
+        with live_bar() as progress:
+            sweep = scale_sweep(
+                job.loaded.classifier,
+                job.dataset,
+                sweepable(job.attacks),
+                alphas=alphas,
+                seed=job.seed,
+                batch_size=job.batch_size,
+                speed=job.speed,
+                store=store,
+                progress=progress,
+            )
+        write(job, sweep)
+        console.print(sweep_table(sweep))
+        explain(sweep)
+    paths = render(job.folder)
+    console.print(f"Report: {paths[0]}", soft_wrap=True)
+
+
+def explain(sweep: Sweep) -> None:
+    """What the table says, in sentences made from it."""
+    from rich.console import Console
+
+    say = Console(soft_wrap=True).print
+    worst = max(sweep.of_each(), key=lambda row: sweep.swing(row.attack))
+    swing = 100 * sweep.swing(worst.attack)
+    say(f"No decision changed, yet {worst.label}'s verdict moved by {swing:.1f} points.")
+    flat = [row.label for row in sweep.of_each() if row.scale_invariant]
+    if flat:
+        say(
+            f"Scale-invariant by construction: {', '.join(flat)}. Robust accuracy is an upper bound: take the lowest."
+        )
+    if sweep.cosine_mismatch is not None:
+        say(
+            f"The cosine's argmax is not the decision on {100 * sweep.cosine_mismatch:.1f}% of the clean images."
+        )
+
+
+def write(job: Job, sweep: Sweep) -> None:
+    from scaleproof.store import close_run, write_json
+
+    write_json(
+        job.folder / "sweep.json",
+        {"schema": "scaleproof.sweep/1", **job.subject(sweep.head), **sweep.as_json()},
+    )
+    close_run(job.folder, job.run_json(sweep.seconds))

@@ -1,0 +1,57 @@
+"""Gallery: a few images and what an attack made of them, for people to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from scaleproof.attacks.base import Attack
+from scaleproof.attacks.loop import perturb
+from scaleproof.evaluator import Images
+from scaleproof.evaluation import Evaluation
+from scaleproof.models.classifier import as_classifier
+from scaleproof.oracle import Oracle
+from scaleproof.rng import Rng
+
+MOST = 12
+
+
+def gallery(
+    model: nn.Module, images: Images, attacks: Sequence[Attack], evaluation: Evaluation, *, seed: int = 0
+) -> dict[str, NDArray[Any]] | None:
+    """Up to a dozen broken images of different classes under the strongest attack; None where nothing broke."""
+    strongest = min(attacks, key=lambda attack: evaluation.robust(attack.name).correct)
+    broken = next(result for result in evaluation.attacks if result.name == strongest.name).broken(1)
+    rows = one_of_each(np.flatnonzero(broken), evaluation.labels)
+    if len(rows) == 0:
+        return None
+    oracle = Oracle(as_classifier(model))
+    x, y = (tensor.to(oracle.device) for tensor in images.select(rows))
+    attack, _ = strongest.for_classes(oracle.judge(x[:1]).shape[1])
+    index = torch.from_numpy(rows).to(x.device)
+    found = perturb(attack, oracle, x, y, index, Rng(seed, attack.name, 0))
+    return {
+        "clean": (x * 255).round().to(torch.uint8).cpu().numpy(),
+        "perturbed": found.float().cpu().numpy(),
+        "label": y.cpu().numpy(),
+        "clean_prediction": evaluation.clean_prediction[rows],
+        "prediction": oracle.judge(found).argmax(1).cpu().numpy(),
+        "attack": np.array([attack.label] * len(rows)),
+        "index": rows,
+    }
+
+
+def one_of_each(rows: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first row of each class, then the second of each, until there are enough."""
+    seen: dict[int, int] = {}
+    order: list[tuple[int, int]] = []
+    for row in rows:
+        label = int(labels[row])
+        order.append((seen.get(label, 0), int(row)))
+        seen[label] = seen.get(label, 0) + 1
+    return np.array([row for _, row in sorted(order)[:MOST]], dtype=np.int64)

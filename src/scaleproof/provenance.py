@@ -1,0 +1,75 @@
+"""Where a number comes from: commit, versions, hardware."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+from scaleproof import __version__
+
+PACKAGES = ("torch", "numpy", "timm")
+
+
+def provenance(device: torch.device) -> dict[str, object]:
+    """The facts that go with every run: when, with which code, on what."""
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "versions": versions(),
+        "hardware": hardware(device),
+    }
+
+
+def commit() -> str | None:
+    """The commit of this source tree, with a + where it was changed since; None for an installed package."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    head = git(root, "rev-parse", "--short=12", "HEAD")
+    changed = git(root, "status", "--porcelain", "--untracked-files=no")
+    return None if head is None else head + ("+" if changed else "")
+
+
+def git(root: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "scaleproof": __version__}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def hardware(device: torch.device) -> dict[str, object]:
+    if device.type == "cuda":
+        return {
+            "device": "cuda",
+            "name": torch.cuda.get_device_name(device),
+            "threads": torch.get_num_threads(),
+        }
+    return {"device": device.type, "name": processor_name(), "threads": torch.get_num_threads()}
+
+
+def processor_name() -> str:
+    """The processor as Linux calls it, or what the platform says."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,8 @@
+"""Settings for the whole suite."""
+
+import torch
+from hypothesis import settings
+
+settings.register_profile("suite", deadline=None, max_examples=40)
+settings.load_profile("suite")
+torch.set_num_threads(min(2, torch.get_num_threads()))

@@ -1,0 +1,73 @@
+"""What only a CUDA device can show: fused kernels, captured graphs, the same verdicts twice.
+
+    python -m pytest -m gpu tests/test_gpu.py
+"""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_speed import OBJECTIVES
+
+from scaleproof import Speed, evaluate, losses, suite
+from scaleproof.data import load
+from scaleproof.models import Classifier, build, load_model
+from scaleproof.oracle import Oracle
+from scaleproof.speed import PLAIN
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+def demo() -> tuple[Classifier, torch.Tensor, torch.Tensor]:
+    x, y = load("sample").batch(0, 200)
+    return load_model("demo").classifier.cuda(), x.cuda(), y.cuda()
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda objective: objective.name)
+@pytest.mark.parametrize("speed", [Speed(), Speed(graph=False), Speed(fold=False), Speed(precision="float32")])
+def test_fast_gradients_agree(objective: losses.Objective, speed: Speed) -> None:
+    classifier, x, y = demo()
+    plain = Oracle(classifier, speed=PLAIN).value_and_grad(objective, x, y)
+    oracle = Oracle(classifier, speed=speed)
+    for _ in range(2):
+        fast = oracle.value_and_grad(objective, x, y)
+    notes = oracle.describe()
+    assert notes["graph"] == speed.graph, notes
+    assert float(F.cosine_similarity(fast.gradient.flatten(), plain.gradient.flatten(), dim=0)) > 0.97
+
+
+@pytest.mark.parametrize("name", ["resnet50", "preact-resnet18"])
+def test_other_architectures(name: str) -> None:
+    torch.manual_seed(0)
+    net, x, y = Classifier(build(name).cuda().eval()), torch.rand(8, 3, 32, 32).cuda(), torch.arange(8).cuda()
+    plain = Oracle(net, speed=PLAIN).value_and_grad(losses.cross_entropy, x, y)
+    fast = Oracle(net).value_and_grad(losses.cross_entropy, x, y)
+    assert float(F.cosine_similarity(fast.gradient.flatten(), plain.gradient.flatten(), dim=0)) > 0.95
+
+
+def test_a_graph_gives_what_eager_gives() -> None:
+    classifier, x, y = demo()
+    graph, eager = (Oracle(classifier, speed=Speed(graph=flag)) for flag in (True, False))
+    for start in (0, 50):  # a second replay with other images
+        part = slice(start, start + 50)
+        one, two = (o.value_and_grad(losses.cross_entropy, x[part], y[part]) for o in (graph, eager))
+        torch.testing.assert_close(one.gradient, two.gradient, rtol=0.02, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["independent", "cascade"])
+def test_two_runs_are_the_same_bit_for_bit(mode: str) -> None:
+    classifier, x, y = demo()
+    runs = [evaluate(classifier, (x, y), suite("paper"), mode=mode, batch_size=64) for _ in range(2)]  # type: ignore[arg-type]
+    for first, second in zip(runs[0].attacks, runs[1].attacks, strict=True):
+        assert (first.verdicts["digest"] == second.verdicts["digest"]).all()
+
+
+def test_scaling_leaves_si_pgd_untouched() -> None:
+    classifier, x, y = demo()
+    digests = [
+        evaluate(classifier.rescaled(alpha), (x, y), suite("si-pgd")).attacks[0].verdicts["digest"].tobytes()
+        for alpha in (1e-3, 1.0, 1e3)
+    ]
+    assert len(set(digests)) == 1

@@ -1,0 +1,156 @@
+"""Every fast way to a gradient against the plain float32 one."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scaleproof import losses
+from scaleproof.models import Classifier, load_model
+from scaleproof.models.preact import PreActResNet
+from scaleproof.models.resnet import BasicBlock, Bottleneck, ResNet
+from scaleproof.oracle import Oracle
+from scaleproof.speed import PLAIN, Speed, exact_float32
+from scaleproof.speed.fold import can_fold, fold
+from scaleproof.speed.fused import FusedBody
+from scaleproof.speed.kernels import add_and_mask
+
+OBJECTIVES = [
+    losses.cross_entropy,
+    losses.cw_margin,
+    losses.dlr,
+    losses.cosine_cross_entropy(),
+    losses.probability_margin,
+    losses.standardised_cross_entropy(),
+]
+
+
+def trained_looking(net: nn.Module, seed: int = 0) -> nn.Module:
+    """Running statistics and affine parameters as a trained network has them, not zeros and ones."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for module in net.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.running_mean.normal_(0, 0.2, generator=generator)  # type: ignore[union-attr]
+                module.running_var.uniform_(0.5, 2.0, generator=generator)  # type: ignore[union-attr]
+                module.weight.uniform_(0.5, 1.5, generator=generator)
+                module.bias.normal_(0, 0.2, generator=generator)
+    return net.eval()
+
+
+NETWORKS = {
+    "resnet": lambda: ResNet(BasicBlock, (1, 2, 1), width=8),
+    "bottleneck": lambda: ResNet(Bottleneck, (1, 2), width=8),
+    "preact": lambda: PreActResNet((8, 16), 2, stem=8),
+}
+
+
+@pytest.fixture(scope="module")
+def demo() -> tuple[Classifier, Tensor, Tensor]:
+    from scaleproof.data import load
+
+    x, y = load("sample").batch(0, 24)
+    return load_model("demo").classifier, x, y
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_folding_keeps_the_function(name: str) -> None:
+    torch.manual_seed(0)
+    net = trained_looking(NETWORKS[name]()).double()
+    x = torch.rand(3, 3, 16, 16, dtype=torch.float64)
+    folded = fold(net)  # type: ignore[arg-type]
+    torch.testing.assert_close(folded(x), net(x), rtol=1e-9, atol=1e-9)
+    norms = [sum(isinstance(module, nn.BatchNorm2d) for module in each.modules()) for each in (net, folded)]
+    assert norms[1] < norms[0]
+    assert not any(parameter.requires_grad for parameter in folded.parameters())
+    assert all(parameter.requires_grad for parameter in net.parameters())
+
+
+def test_what_cannot_be_folded() -> None:
+    net = NETWORKS["resnet"]()
+    assert not can_fold(net)  # train mode
+    net.eval()
+    assert can_fold(net)
+    handle = net.conv1.register_forward_hook(lambda *_: None)
+    assert not can_fold(net)
+    handle.remove()
+    assert not can_fold(nn.Linear(2, 2).eval())
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda objective: objective.name)
+@pytest.mark.parametrize(
+    ("speed", "least"),
+    [(Speed(precision="float32"), 0.99999), (Speed(precision="bf16"), 0.97), (Speed(precision="bf16", fold=False), 0.95)],
+    ids=["folded", "folded bf16", "autocast bf16"],
+)
+def test_fast_gradients_agree(
+    demo: tuple[Classifier, Tensor, Tensor], objective: losses.Objective, speed: Speed, least: float
+) -> None:
+    classifier, x, y = demo
+    plain = Oracle(classifier, speed=PLAIN).value_and_grad(objective, x, y)
+    fast = Oracle(classifier, speed=speed).value_and_grad(objective, x, y)
+    assert fast.gradient.dtype == fast.value.dtype == torch.float32
+    cosine = F.cosine_similarity(fast.gradient.flatten(), plain.gradient.flatten(), dim=0)
+    assert float(cosine) > least
+    torch.testing.assert_close(fast.logits, plain.logits, rtol=0.05, atol=0.1)
+
+
+@pytest.mark.parametrize("name", ["resnet", "bottleneck"])
+def test_the_hand_written_backward(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CUDA body's arithmetic, with cuDNN's two fused convolutions spelled out on the CPU."""
+
+    def relu(x: Tensor, w: Tensor, b: Tensor, stride: list[int], padding: list[int], *_: object) -> Tensor:
+        return F.relu(F.conv2d(x, w, b, stride, padding))
+
+    def add_relu(
+        x: Tensor, w: Tensor, z: Tensor, alpha: float, b: Tensor, stride: list[int], padding: list[int], *_: object
+    ) -> Tensor:
+        return F.relu(F.conv2d(x, w, b, stride, padding) + alpha * z)
+
+    monkeypatch.setattr(torch, "cudnn_convolution_relu", relu)
+    monkeypatch.setattr(torch, "cudnn_convolution_add_relu", add_relu)
+    torch.manual_seed(0)
+    net = trained_looking(NETWORKS[name]())
+    body = FusedBody(fold(net))  # type: ignore[arg-type]
+    x = torch.rand(4, 3, 16, 16, requires_grad=True)
+    fast, plain = body(x), net.features(x)
+    torch.testing.assert_close(fast, plain, rtol=0.05, atol=0.05)
+    weights = torch.randn_like(plain)
+    gradients = [torch.autograd.grad((features * weights).sum(), x)[0].flatten() for features in (fast, plain)]
+    assert float(F.cosine_similarity(*gradients, dim=0)) > 0.98
+
+
+def test_add_and_mask() -> None:
+    first, second, activation = (torch.randn(2, 3, 4, 4) for _ in range(3))
+    expected = (first + second) * (activation > 0)
+    assert torch.equal(add_and_mask(first, second, activation), expected)
+
+
+def test_exact_float32_restores_what_it_found() -> None:
+    matmul = torch.backends.cuda.matmul
+    saved = matmul.fp32_precision
+    try:
+        matmul.fp32_precision = "tf32"
+        with torch.autocast("cpu", torch.bfloat16), pytest.raises(ZeroDivisionError):
+            with exact_float32():
+                assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+                assert matmul.fp32_precision == "ieee"
+                raise ZeroDivisionError
+        assert matmul.fp32_precision == "tf32"
+    finally:
+        matmul.fp32_precision = saved
+
+
+def test_bad_precision() -> None:
+    with pytest.raises(ValueError, match="precision must be one of auto, float32, bf16, got 'fp8'"):
+        Speed(precision="fp8")  # type: ignore[arg-type]
+
+
+@pytest.mark.long
+def test_compiled_gradients_agree(demo: tuple[Classifier, Tensor, Tensor]) -> None:
+    classifier, x, y = demo
+    plain = Oracle(classifier, speed=PLAIN).value_and_grad(losses.cross_entropy, x, y)
+    fast = Oracle(classifier, speed=Speed(precision="float32", compile=True))
+    result = fast.value_and_grad(losses.cross_entropy, x, y)
+    assert fast.describe()["compiled"]
+    assert float(F.cosine_similarity(result.gradient.flatten(), plain.gradient.flatten(), dim=0)) > 0.9999
