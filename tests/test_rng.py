@@ -36,7 +36,14 @@ def test_numbers_depend_on_the_index_alone(index: list[int], draw: int) -> None:
 
 def test_every_part_of_the_key_matters() -> None:
     index = torch.arange(4)
-    streams = [Rng(0, "a", 0), Rng(1, "a", 0), Rng(0, "b", 0), Rng(0, "a", 1), Rng(0, "a1", 0), Rng(0, "", 10)]
+    streams = [
+        Rng(0, "a", 0),
+        Rng(1, "a", 0),
+        Rng(0, "b", 0),
+        Rng(0, "a", 1),
+        Rng(0, "a1", 0),
+        Rng(0, "", 10),
+    ]
     draws = [rng.words(index, 8) for rng in streams] + [streams[0].words(index, 8, draw=1)]
     for first in range(len(draws)):
         for second in range(first):

@@ -1,5 +1,8 @@
 """Every fast way to a gradient against the plain float32 one."""
 
+import sys
+
+import plain_kernels
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,8 +15,6 @@ from scaleproof.models.resnet import BasicBlock, Bottleneck, ResNet
 from scaleproof.oracle import Oracle
 from scaleproof.speed import PLAIN, Speed, exact_float32
 from scaleproof.speed.fold import can_fold, fold
-from scaleproof.speed.fused import FusedBody
-from scaleproof.speed.kernels import add_and_mask
 
 OBJECTIVES = [
     losses.cross_entropy,
@@ -80,7 +81,11 @@ def test_what_cannot_be_folded() -> None:
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda objective: objective.name)
 @pytest.mark.parametrize(
     ("speed", "least"),
-    [(Speed(precision="float32"), 0.99999), (Speed(precision="bf16"), 0.97), (Speed(precision="bf16", fold=False), 0.95)],
+    [
+        (Speed(precision="float32"), 0.99999),
+        (Speed(precision="bf16"), 0.97),
+        (Speed(precision="bf16", fold=False), 0.95),
+    ],
     ids=["folded", "folded bf16", "autocast bf16"],
 )
 def test_fast_gradients_agree(
@@ -95,20 +100,37 @@ def test_fast_gradients_agree(
     torch.testing.assert_close(fast.logits, plain.logits, rtol=0.05, atol=0.1)
 
 
-@pytest.mark.parametrize("name", ["resnet", "bottleneck"])
-def test_the_hand_written_backward(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The CUDA body's arithmetic, with cuDNN's two fused convolutions spelled out on the CPU."""
+@pytest.fixture
+def spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CUDA body's kernels in plain torch, so that its own arithmetic can be checked on a CPU."""
 
     def relu(x: Tensor, w: Tensor, b: Tensor, stride: list[int], padding: list[int], *_: object) -> Tensor:
         return F.relu(F.conv2d(x, w, b, stride, padding))
 
     def add_relu(
-        x: Tensor, w: Tensor, z: Tensor, alpha: float, b: Tensor, stride: list[int], padding: list[int], *_: object
+        x: Tensor,
+        w: Tensor,
+        z: Tensor,
+        alpha: float,
+        b: Tensor,
+        stride: list[int],
+        padding: list[int],
+        *_: object,
     ) -> Tensor:
         return F.relu(F.conv2d(x, w, b, stride, padding) + alpha * z)
 
     monkeypatch.setattr(torch, "cudnn_convolution_relu", relu)
     monkeypatch.setattr(torch, "cudnn_convolution_add_relu", add_relu)
+    monkeypatch.setitem(sys.modules, "scaleproof.speed.kernels", plain_kernels)  # type: ignore[arg-type]
+    monkeypatch.setattr("scaleproof.speed.kernels", plain_kernels, raising=False)
+    monkeypatch.delitem(sys.modules, "scaleproof.speed.fused", raising=False)
+
+
+@pytest.mark.parametrize("name", ["resnet", "bottleneck"])
+@pytest.mark.usefixtures("spelled_out")
+def test_the_hand_written_backward(name: str) -> None:
+    from scaleproof.speed.fused import FusedBody
+
     torch.manual_seed(0)
     net = trained_looking(NETWORKS[name]())
     body = FusedBody(fold(net))  # type: ignore[arg-type]
@@ -116,14 +138,10 @@ def test_the_hand_written_backward(name: str, monkeypatch: pytest.MonkeyPatch) -
     fast, plain = body(x), net.features(x)
     torch.testing.assert_close(fast, plain, rtol=0.05, atol=0.05)
     weights = torch.randn_like(plain)
-    gradients = [torch.autograd.grad((features * weights).sum(), x)[0].flatten() for features in (fast, plain)]
+    gradients = [
+        torch.autograd.grad((features * weights).sum(), x)[0].flatten() for features in (fast, plain)
+    ]
     assert float(F.cosine_similarity(*gradients, dim=0)) > 0.98
-
-
-def test_add_and_mask() -> None:
-    first, second, activation = (torch.randn(2, 3, 4, 4) for _ in range(3))
-    expected = (first + second) * (activation > 0)
-    assert torch.equal(add_and_mask(first, second, activation), expected)
 
 
 def test_exact_float32_restores_what_it_found() -> None:

@@ -78,7 +78,9 @@ def test_range_and_nan_are_seen() -> None:
     assert "NaN" in str(threat.violation(clean * math.nan, clean))
 
 
-@pytest.mark.parametrize(("given_norm", "eps", "words"), [("l1", 0.1, "norm must be"), ("l2", -1, "eps must be")])
+@pytest.mark.parametrize(
+    ("given_norm", "eps", "words"), [("l1", 0.1, "norm must be"), ("l2", -1, "eps must be")]
+)
 def test_bad_threats(given_norm: str, eps: float, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Threat(norm=given_norm, eps=eps)  # type: ignore[arg-type]

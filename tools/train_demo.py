@@ -46,7 +46,10 @@ def augment(images: Tensor) -> Tensor:
     grid = torch.arange(32, device=device)
     flipped = torch.where(torch.rand(count, 1, device=device) < 0.5, 31 - grid, grid)
     rows, columns = (top + grid)[:, None, :, None], (left + flipped)[:, None, None, :]
-    sample, channel = torch.arange(count, device=device)[:, None, None, None], torch.arange(3, device=device)[None, :, None, None]
+    sample, channel = (
+        torch.arange(count, device=device)[:, None, None, None],
+        torch.arange(3, device=device)[None, :, None, None],
+    )
     return padded[sample, channel, rows, columns]
 
 
@@ -61,7 +64,9 @@ class Trainer:
         self.delta = torch.zeros_like(self.x)
         self.rate = torch.tensor(0.1, device="cuda")
         self.loss = torch.zeros((), device="cuda")
-        self.optimizer = torch.optim.SGD(net.parameters(), lr=self.rate, momentum=0.9, weight_decay=decay, fused=True)
+        self.optimizer = torch.optim.SGD(
+            net.parameters(), lr=self.rate, momentum=0.9, weight_decay=decay, fused=True
+        )
         saved = {k: v.clone() for k, v in net.state_dict().items()}
         self.rate.zero_()
         self.attack_graph = self.capture(self.attack)
@@ -159,17 +164,33 @@ def main() -> None:
             )
         if epoch % 5 == 4 or epoch == given.epochs - 1:
             robust = accuracy(net, data["test_images"][:1000], data["test_labels"][:1000], 10)
-            log.append({"epoch": epoch + 1, "loss": float(trainer.loss), "pgd10_first_1000": robust, "seconds": time.time() - began})
+            log.append(
+                {
+                    "epoch": epoch + 1,
+                    "loss": float(trainer.loss),
+                    "pgd10_first_1000": robust,
+                    "seconds": time.time() - began,
+                }
+            )
             print(json.dumps(log[-1]), flush=True)
-    final = {"architecture": given.architecture, "log": log, "settings": {k: str(v) for k, v in vars(given).items() if k not in ("out", "data")}}
+    final = {
+        "architecture": given.architecture,
+        "log": log,
+        "settings": {k: str(v) for k, v in vars(given).items() if k not in ("out", "data")},
+    }
     for name, state in (("last", net.state_dict()), ("average", mean)):
         net.load_state_dict(state)
         half = {k: v.half() if v.is_floating_point() else v for k, v in net.state_dict().items()}
         net.load_state_dict(half)
-        final[name] = {"clean": accuracy(net, data["test_images"], data["test_labels"], 0), "pgd20": accuracy(net, data["test_images"], data["test_labels"], 20)}
+        final[name] = {
+            "clean": accuracy(net, data["test_images"], data["test_labels"], 0),
+            "pgd20": accuracy(net, data["test_images"], data["test_labels"], 20),
+        }
         print(name, final[name], flush=True)
         given.out.mkdir(parents=True, exist_ok=True)
-        torch.save({k: v.cpu().contiguous() for k, v in half.items()}, given.out / f"{given.architecture}-{name}.pt")
+        torch.save(
+            {k: v.cpu().contiguous() for k, v in half.items()}, given.out / f"{given.architecture}-{name}.pt"
+        )
     (given.out / f"{given.architecture}-training.json").write_text(json.dumps(final, indent=1))
 
 

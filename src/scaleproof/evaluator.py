@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from scaleproof.attacks.base import Attack
-from scaleproof.attacks.loop import buckets, perturb
+from scaleproof.attacks.loop import Packing, perturb
 from scaleproof.attacks.suites import unique
 from scaleproof.contract import buffers_kept, check_images, check_labels, check_logits, check_mode
 from scaleproof.evaluation import EMPTY, VERDICTS, AttackResult, Evaluation, Finding
+from scaleproof.images import Images, Rows, TensorImages, spans
 from scaleproof.losses import margin
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.oracle import Oracle
@@ -31,39 +32,7 @@ from scaleproof.speed import Speed
 from scaleproof.store import MemoryStore, UnitStore
 
 Mode = Literal["independent", "cascade"]
-Rows = NDArray[np.int64]
-
-
-class Images(Protocol):
-    """Labelled images that come a few at a time."""
-
-    def __len__(self) -> int: ...
-
-    def select(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Float images in [0, 1] and int64 labels of these rows."""
-
-
-@dataclass(frozen=True)
-class TensorImages:
-    """Images that are tensors already."""
-
-    x: Tensor
-    y: Tensor
-
-    def __post_init__(self) -> None:
-        if len(self.x) != len(self.y):
-            raise ValueError(f"images and labels must be equally many, got {len(self.x)} and {len(self.y)}")
-        if self.y.dim() != 1 or self.y.is_floating_point():
-            raise ValueError(
-                f"labels must be whole numbers of shape (N,), got {self.y.dtype} {tuple(self.y.shape)}"
-            )
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def select(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        positions = torch.from_numpy(rows).to(self.x.device)
-        return self.x[positions], self.y[positions].long()
+FIRST_LOOK = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +93,7 @@ class Run:
         self.images, self.attacks, self.mode, self.seed, self.store = images, attacks, mode, seed, store
         self.oracle = Oracle(classifier, speed=speed)
         self.batch_size = checked_batch_size(batch_size, self.oracle.device)
-        self.sizes = buckets(self.batch_size)
+        self.packing = Packing(self.batch_size, pad=self.oracle.graphs is not None)
 
     def evaluation(self, findings: tuple[Finding, ...], progress: Callable[[Progress], None]) -> Evaluation:
         began = time.perf_counter()
@@ -169,6 +138,8 @@ class Run:
     def clean_part(self, rows: Rows) -> dict[str, NDArray[Any]]:
         x, y = self.batch(rows)
         check_images(x, y, int(rows[0]))
+        if rows[0] == 0:
+            check_logits(self.oracle.judge(x[:FIRST_LOOK]))  # before the head is looked for
         features = any(attack.needs_features for attack in self.attacks)
         output = self.oracle.judge_outputs(x, features=features)
         check_logits(output.logits)
@@ -229,8 +200,8 @@ class Run:
             index = torch.from_numpy(rows).to(x.device)
             rng = Rng(self.seed, attack.name, restart)
             drop = self.mode == "cascade"
-            found = perturb(attack, self.oracle, x, y, index, rng, drop=drop, sizes=self.sizes)
-            arrays = self.verdict(attack, x, found, y)
+            found = perturb(attack, self.oracle, x, y, index, rng, drop=drop, packing=self.packing)
+            arrays = self.verdict(attack, x, found, y)  # copies to the host, so the clock below is honest
         return {
             **arrays,
             "row": rows,
@@ -288,11 +259,6 @@ def assemble(attack: Attack, notes: tuple[str, ...], units: Sequence[Unit], coun
     )
 
 
-def spans(count: int, size: int) -> Iterator[Rows]:
-    for start in range(0, count, size):
-        yield np.arange(start, min(start + size, count), dtype=np.int64)
-
-
 def digests(x: Tensor) -> NDArray[np.uint64]:
     """A 64-bit hash of each example's bytes."""
     rows = x.detach().contiguous().cpu().numpy()
@@ -304,7 +270,7 @@ def digests(x: Tensor) -> NDArray[np.uint64]:
 
 def checked_batch_size(batch_size: int | None, device: torch.device) -> int:
     if batch_size is None:
-        return 1024 if device.type == "cuda" else 128
+        return 2048 if device.type == "cuda" else 128
     if batch_size < 1:
         raise ValueError(f"batch_size must be >= 1, got {batch_size}")
     return batch_size

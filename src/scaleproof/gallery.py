@@ -12,8 +12,8 @@ from torch import nn
 
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.loop import perturb
-from scaleproof.evaluator import Images
 from scaleproof.evaluation import Evaluation
+from scaleproof.images import Images
 from scaleproof.models.classifier import as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng

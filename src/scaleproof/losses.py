@@ -53,7 +53,9 @@ class Objective:
             return self, None
         aimed = self.form in TARGETED.values()
         stand_in = targeted(cw_margin) if aimed else cw_margin
-        note = f"{self.name} needs {self.classes} classes, the model has {classes}: {stand_in.name} in its place"
+        note = (
+            f"{self.name} needs {self.classes} classes, the model has {classes}: {stand_in.name} in its place"
+        )
         return stand_in, note
 
 

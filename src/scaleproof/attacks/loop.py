@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,19 +14,26 @@ from scaleproof.rng import Rng
 from scaleproof.speed import Speed
 
 
-def buckets(batch: int) -> tuple[int, ...]:
-    """The few batch sizes that are ever run: eighths of the full one, so that captured graphs stay valid."""
-    return tuple(sorted({max(1, (batch * eighth + 7) // 8) for eighth in range(1, 9)}))
+@dataclass(frozen=True)
+class Packing:
+    """The few batch sizes that are ever run: eighths of the full one.
 
+    With `pad`, a batch is filled up to one of them with copies of its first row, so that captured graphs stay valid.
+    """
 
-def bucket_for(count: int, sizes: Sequence[int]) -> int:
-    return next((size for size in sizes if size >= count), count)
+    batch: int
+    pad: bool = False
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(sorted({max(1, (self.batch * eighth + 7) // 8) for eighth in range(1, 9)}))
 
-def padded(positions: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Positions repeated from the first until their number is one of `sizes`."""
-    missing = bucket_for(len(positions), sizes) - len(positions)
-    return torch.cat([positions, positions[:1].expand(missing)])
+    def size_for(self, count: int) -> int:
+        return next((size for size in self.sizes if size >= count), count)
+
+    def pack(self, positions: Tensor) -> Tensor:
+        missing = self.size_for(len(positions)) - len(positions) if self.pad else 0
+        return torch.cat([positions, positions[:1].expand(missing)])
 
 
 def perturb(
@@ -38,27 +45,28 @@ def perturb(
     rng: Rng,
     *,
     drop: bool = False,
-    sizes: Sequence[int] = (),
+    packing: Packing | None = None,
 ) -> Tensor:
     """One run of one attack on one batch: the examples it stands by, one a row.
 
     With `drop`, a row whose iterate is misclassified in float32 keeps that iterate and leaves the loop; the rest is
-    packed into the next smaller of `sizes`. Without, every row takes all steps.
+    packed into the next smaller size of `packing`. Without, every row takes all steps.
     """
-    rows = padded(torch.arange(len(clean), device=clean.device), sizes)
+    packing = packing or Packing(len(clean))
+    rows = packing.pack(torch.arange(len(clean), device=clean.device))
     state = attack.init(oracle, clean[rows], y[rows], index[rows], rng)
     if not drop:
         for _ in range(attack.steps):
             state = attack.step(oracle, state)
         return attack.finish(oracle, state)[: len(clean)]
-    return Dropping(attack, oracle, clean, sizes).run(state, rows)
+    return Dropping(attack, oracle, clean, packing).run(state, rows)
 
 
 class Dropping:
     """The loop that lets broken rows go; `rows` says which sample each row of the state belongs to."""
 
-    def __init__(self, attack: Attack, oracle: Oracle, clean: Tensor, sizes: Sequence[int]) -> None:
-        self.attack, self.oracle, self.sizes = attack, oracle, sizes
+    def __init__(self, attack: Attack, oracle: Oracle, clean: Tensor, packing: Packing) -> None:
+        self.attack, self.oracle, self.packing = attack, oracle, packing
         self.final = clean.clone()
         self.alive = torch.ones(len(clean), dtype=torch.bool, device=clean.device)
 
@@ -89,9 +97,9 @@ class Dropping:
         open_rows = self.alive[rows].nonzero().squeeze(1)
         first = unique_first(rows[open_rows])
         open_rows = open_rows[first]
-        if bucket_for(len(open_rows), self.sizes) >= len(rows):
+        if self.packing.size_for(len(open_rows)) >= self.packing.size_for(len(rows)):
             return state, rows
-        keep = padded(open_rows, self.sizes)
+        keep = self.packing.pack(open_rows)
         return state.rows(keep), rows[keep]
 
 

@@ -17,13 +17,13 @@ from scaleproof.threat import Threat, rows_like
 Start = Literal["uniform", "none"]
 Keep = Literal["last", "best"]
 DEFAULT_THREAT = Threat()
-BROKEN_BONUS = 1e30  # lifts any misclassified iterate above all others
 
 
 @dataclass(frozen=True, kw_only=True)
 class PGDState(State):
     best: Tensor  # (B, ...) the iterate to return when the best one is kept
     best_value: Tensor  # (B,)
+    best_broken: Tensor  # (B,) whether that iterate was misclassified
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +94,7 @@ class PGD:
             logits=logits,
             best=start,
             best_value=worst,
+            best_broken=torch.zeros_like(index, dtype=torch.bool),
         )
 
     def step(self, oracle: Oracle, state: State) -> PGDState:
@@ -133,13 +134,13 @@ class PGD:
 
 def keep_better(state: PGDState, value: Tensor, logits: Tensor) -> PGDState:
     """Remember the current iterate where it is better; a misclassified one beats any that is not."""
-    broken = logits.argmax(1) != state.true_class
-    rank = value.float() + torch.where(broken, BROKEN_BONUS, 0.0)
-    better = rank > state.best_value
+    value, broken = value.float(), logits.argmax(1) != state.true_class
+    better = torch.where(broken == state.best_broken, value > state.best_value, broken)
     return replace(
         state,
         best=torch.where(rows_like(better, state.best).bool(), state.current, state.best),
-        best_value=torch.where(better, rank, state.best_value),
+        best_value=torch.where(better, value, state.best_value),
+        best_broken=state.best_broken | broken,
     )
 
 

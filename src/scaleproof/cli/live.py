@@ -23,11 +23,17 @@ def live_bar() -> Iterator[Callable[[Step], None]]:
         TextColumn("robust so far at most {task.fields[robust]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("loading", total=None, robust="-")
+    try:
+        with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+            task = bar.add_task("loading", total=None, robust="-")
 
-        def show(step: Step) -> None:
-            robust = f"{100 * step.unbroken / step.count:.1f}%"
-            bar.update(task, description=step.label, completed=step.done, total=step.total, robust=robust)
+            def show(step: Step) -> None:
+                robust = f"{100 * step.unbroken / step.count:.1f}%"
+                bar.update(task, description=step.label, completed=step.done, total=step.total, robust=robust)
 
-        yield show
+            yield show
+    except KeyboardInterrupt:
+        console.print(
+            "interrupted; finished work is kept: run the same command again to go on", soft_wrap=True
+        )
+        raise SystemExit(130) from None

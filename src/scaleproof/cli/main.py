@@ -51,8 +51,6 @@ def main() -> None:
         fail(str(error))
     except OSError as error:
         fail(advice(error))
-    except KeyboardInterrupt:
-        fail("interrupted; finished work is kept: run the same command again to go on", code=130)
 
 
 def advice(error: OSError) -> str:
@@ -61,11 +59,11 @@ def advice(error: OSError) -> str:
     return str(error)
 
 
-def fail(message: str, code: int = 2) -> None:
+def fail(message: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
     Console(stderr=True, soft_wrap=True).print(
         Text("error: ", style="bold red") + Text(message, style="default")
     )
-    sys.exit(code)
+    sys.exit(2)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Literal, get_args
 
 import torch
@@ -85,11 +86,11 @@ def plain_choice(classifier: Classifier, device: torch.device, bf16: bool, speed
 
 def fused_body(net: OwnNetwork, device: torch.device) -> Callable[[Tensor], Tensor] | None:
     """The hand-written CUDA body, where it applies."""
-    if device.type != "cuda" or not isinstance(net, ResNet):
+    if device.type != "cuda" or not isinstance(net, ResNet) or find_spec("triton") is None:
         return None
-    from scaleproof.speed.fused import FusedBody
+    from scaleproof.speed.fused import STEM_WIDTHS, FusedBody
 
-    return FusedBody(net)
+    return FusedBody(net) if net.conv1.out_channels in STEM_WIDTHS else None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 Forward, each convolution takes its bias, its ReLU and, at the end of a block, the shortcut with it in one kernel.
 Backward, no weight gradient is ever computed; what remains is one convolution and one mask a layer. The shortcut's
-bias is added to that of the convolution it joins. Everything is bf16, channels last; features leave in float32.
+bias is added to that of the convolution it joins. A shortcut's gradient is a 1x1 convolution forward; one of stride 2
+stays at half the size until it joins. The stem has kernels of its own: cuDNN is slow at three channels. Everything is
+bf16, channels last; the features and the images' gradient are float32.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scaleproof.models.resnet import BasicBlock, Bottleneck, ResNet
-from scaleproof.speed.kernels import add_and_mask
+from scaleproof.speed import kernels
 
-STEM_CHANNELS = 8  # three input channels padded to what tensor cores like
+STEM_WIDTHS = (16, 32, 64, 128)  # what the stem's kernels take
 
 
 @dataclass(frozen=True)
@@ -38,25 +40,29 @@ class Convolution:
             x, self.weight, shortcut, 1.0, self.bias, self.stride, self.padding, [1, 1], 1
         )
 
-    def plain(self, x: Tensor) -> Tensor:
-        return F.conv2d(x, self.weight, None, self.stride, self.padding)
-
     def backward(self, gradient: Tensor, x: Tensor) -> Tensor:
-        """The gradient in x, given the one in the output before bias, shortcut and ReLU."""
-        (result, _, _) = torch.ops.aten.convolution_backward(
-            gradient,
-            x,
-            self.weight,
-            None,
-            self.stride,
-            self.padding,
-            [1, 1],
-            False,
-            [0, 0],
-            1,
-            [True, False, False],
-        )
-        return result  # type: ignore[no-any-return]
+        """The gradient in x, given that in the output before bias, shortcut and ReLU."""
+        stride, padding, only_x = self.stride, self.padding, [True, False, False]
+        result: Tensor = torch.ops.aten.convolution_backward(
+            gradient, x, self.weight, None, stride, padding, [1, 1], False, [0, 0], 1, only_x
+        )[0]
+        return result.contiguous(memory_format=torch.channels_last)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A shortcut's 1x1 convolution, without its bias, in both directions."""
+
+    weight: Tensor
+    turned: Tensor
+    stride: int
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv2d(x, self.weight, stride=self.stride)
+
+    def backward(self, gradient: Tensor) -> Tensor:
+        """The gradient in the pixels that were used: every one, or every second row and column."""
+        return F.conv2d(gradient, self.turned)
 
 
 @dataclass(frozen=True)
@@ -64,23 +70,22 @@ class Block:
     """The convolutions of a residual block in order, and the projection of its shortcut if it has one."""
 
     convolutions: tuple[Convolution, ...]
-    projection: Convolution | None
+    projection: Projection | None
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        """Every activation of the block: its input, those between, its output."""
+        """Every activation of the block after its input, its output last."""
         activations = [x]
         for convolution in self.convolutions[:-1]:
             activations.append(convolution.relu(activations[-1]))
-        shortcut = x if self.projection is None else self.projection.plain(x)
-        return [*activations, self.convolutions[-1].add_relu(activations[-1], shortcut)]
+        shortcut = x if self.projection is None else self.projection.forward(x)
+        return [*activations[1:], self.convolutions[-1].add_relu(activations[-1], shortcut)]
 
     def backward(self, gradient: Tensor, activations: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Two gradients in the block's input, the main path's and the shortcut's, given that before the last ReLU."""
-        x = activations[0]
-        shortcut = gradient if self.projection is None else self.projection.backward(gradient, x)
+        """The main path's and the shortcut's gradient in the block's input, given that before the last ReLU."""
+        shortcut = gradient if self.projection is None else self.projection.backward(gradient)
         for convolution, before in zip(self.convolutions[:0:-1], activations[-2:0:-1], strict=True):
             gradient = mask(convolution.backward(gradient, before), before)
-        return self.convolutions[0].backward(gradient, x), shortcut
+        return self.convolutions[0].backward(gradient, activations[0]), shortcut
 
 
 def mask(gradient: Tensor, activation: Tensor) -> Tensor:
@@ -88,17 +93,16 @@ def mask(gradient: Tensor, activation: Tensor) -> Tensor:
     return torch.ops.aten.threshold_backward(gradient, activation, 0)  # type: ignore[no-any-return]
 
 
-def frozen(
-    convolution: nn.Conv2d, *, extra_bias: Tensor | None = None, channels: int | None = None
-) -> Convolution:
-    weight, bias = convolution.weight.detach(), convolution.bias
-    assert bias is not None
-    if channels is not None:
-        weight = F.pad(weight, (0, 0, 0, 0, 0, channels - weight.shape[1]))
-    total = bias.detach() if extra_bias is None else bias.detach() + extra_bias.detach()
+def channels_last(weight: Tensor) -> Tensor:
+    return weight.detach().to(torch.bfloat16).contiguous(memory_format=torch.channels_last)
+
+
+def frozen(convolution: nn.Conv2d, extra_bias: Tensor | None = None) -> Convolution:
+    assert convolution.bias is not None
+    bias = convolution.bias.detach()
     return Convolution(
-        weight.to(torch.bfloat16, memory_format=torch.channels_last),
-        total.to(torch.bfloat16),
+        channels_last(convolution.weight),
+        (bias if extra_bias is None else bias + extra_bias.detach()).to(torch.bfloat16),
         [int(value) for value in convolution.stride],
         [int(value) for value in convolution.padding],
     )
@@ -107,19 +111,22 @@ def frozen(
 def frozen_block(block: nn.Module) -> Block:
     assert isinstance(block, BasicBlock | Bottleneck)
     layers = [block.conv1, block.conv2] + ([block.conv3] if isinstance(block, Bottleneck) else [])
-    projection = block.shortcut[0] if isinstance(block.shortcut, nn.Sequential) else None
-    assert projection is None or isinstance(projection, nn.Conv2d)
-    last = frozen(layers[-1], extra_bias=None if projection is None else projection.bias)
-    return Block(
-        (*[frozen(layer) for layer in layers[:-1]], last), None if projection is None else frozen(projection)
-    )
+    inner = tuple(frozen(layer) for layer in layers[:-1])
+    if not isinstance(block.shortcut, nn.Sequential):
+        return Block((*inner, frozen(layers[-1])), None)
+    shortcut = block.shortcut[0]
+    assert isinstance(shortcut, nn.Conv2d)
+    weight = channels_last(shortcut.weight)
+    projection = Projection(weight, channels_last(weight.transpose(0, 1)), int(shortcut.stride[0]))
+    return Block((*inner, frozen(layers[-1], shortcut.bias)), projection)
 
 
 class FusedBody:
     """Images to features through a folded ResNet, differentiable in the images."""
 
     def __init__(self, net: ResNet) -> None:
-        self.stem = frozen(net.conv1, channels=STEM_CHANNELS)
+        stem = frozen(net.conv1)
+        self.stem_rows, self.stem_bias = kernels.stem_rows(stem.weight), stem.bias
         self.blocks = tuple(frozen_block(block) for block in net.blocks)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -128,32 +135,22 @@ class FusedBody:
 
     def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Features in float32, and every activation from the stem's on."""
-        padded = pad_channels(x)
-        activations = [padded, self.stem.relu(padded)]
+        activations = [kernels.stem_forward(x, self.stem_rows, self.stem_bias)]
         for block in self.blocks:
-            activations += block.forward(activations[-1])[1:]
+            activations += block.forward(activations[-1])
         return activations[-1].mean((2, 3), dtype=torch.float32), activations
 
     def backward(self, gradient: Tensor, activations: list[Tensor]) -> Tensor:
         """The gradient in the images, given that in the features."""
         last = activations[-1]
-        area = last.shape[2] * last.shape[3]
-        spread = (gradient / area).to(torch.bfloat16)[:, :, None, None].expand_as(last)
-        flow = mask(spread.contiguous(memory_format=torch.channels_last), last)
-        end = len(activations)
+        spread = (gradient / last[0, 0].numel()).to(torch.bfloat16)[:, :, None, None].expand_as(last)
+        flow, end = mask(spread.contiguous(memory_format=torch.channels_last), last), len(activations)
         for block in reversed(self.blocks):
             first = end - len(block.convolutions) - 1
             main, shortcut = block.backward(flow, activations[first:end])
-            flow = add_and_mask(main, shortcut, activations[first])
-            end = first + 1
-        return self.stem.backward(flow, activations[0])[:, :3].float()
-
-
-def pad_channels(x: Tensor) -> Tensor:
-    """Images as bf16, channels last, with zero channels behind the three."""
-    return F.pad(x.to(torch.bfloat16), (0, 0, 0, 0, 0, STEM_CHANNELS - x.shape[1])).contiguous(
-        memory_format=torch.channels_last
-    )
+            if first > 0:
+                flow, end = kernels.add_and_mask(main, shortcut, activations[first]), first + 1
+        return kernels.stem_backward(main, shortcut, activations[0], self.stem_rows)
 
 
 class Body(torch.autograd.Function):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 Tensors = tuple[Tensor, ...]
-WARM_UP = 2
+WARM_UP = 1  # lets cuDNN choose and Triton compile before anything is recorded
 
 
 class Captured:

@@ -1,36 +1,152 @@
-"""Small Triton kernels, with the same in plain torch where Triton is not there."""
+"""Triton kernels for what cuDNN does badly or not at all in the backward pass of a ResNet.
+
+Activations are bf16, channels last; images are float32, channels first, three channels. The stem is a 3x3
+convolution of stride 1 with one pixel of padding; its taps are laid out as rows k = 3 (3 i + j) + channel, 27 of 32.
+"""
 
 from __future__ import annotations
 
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
 
-try:
-    import triton
-    import triton.language as tl
-except ImportError:
-    triton = None
-
-BLOCK = 2048
+TAPS = 27
+ROWS = 32  # the taps, padded to what a matrix product of tensor cores takes
+PIXELS = 128  # a block of the stem kernels
+ELEMENTS = 2048  # a block of the pointwise kernel
 
 
-def add_and_mask(first: Tensor, second: Tensor, activation: Tensor) -> Tensor:
-    """(first + second) where the activation is positive, zero elsewhere: the join of a residual block, backwards."""
-    same = first.stride() == second.stride() == activation.stride()
-    if triton is None or not first.is_cuda or not same:
-        return torch.ops.aten.threshold_backward(first + second, activation, 0)  # type: ignore[no-any-return]
-    result = torch.empty_like(first)
-    count = first.numel()
-    add_and_mask_kernel[(triton.cdiv(count, BLOCK),)](first, second, activation, result, count, BLOCK)
+def add_and_mask(main: Tensor, shortcut: Tensor, activation: Tensor) -> Tensor:
+    """(main + shortcut) where the activation is positive, zero elsewhere: the join of a residual block, backwards.
+
+    The gradient of a shortcut of stride 2 comes at half the size: it belongs to the even rows and columns.
+    """
+    result = torch.empty_like(main)
+    _, channels, height, width = main.shape
+    add_and_mask_kernel[(triton.cdiv(main.numel(), ELEMENTS),)](
+        main,
+        shortcut,
+        activation,
+        result,
+        main.numel(),
+        channels,
+        height,
+        width,
+        shortcut.shape != main.shape,
+        ELEMENTS,
+    )
     return result
 
 
-if triton is not None:
+def stem_rows(weight: Tensor) -> Tensor:
+    """The stem's weight (N, 3, 3, 3) as bf16 rows (32, N), one a tap."""
+    rows = weight.permute(2, 3, 1, 0).reshape(TAPS, -1)
+    return torch.nn.functional.pad(rows, (0, 0, 0, ROWS - TAPS)).to(torch.bfloat16).contiguous()
 
-    @triton.jit  # type: ignore[untyped-decorator]
-    def add_and_mask_kernel(first, second, activation, result, count, block: tl.constexpr):  # type: ignore[no-untyped-def]
-        offsets = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-        inside = offsets < count
-        total = tl.load(first + offsets, inside) + tl.load(second + offsets, inside)
-        positive = tl.load(activation + offsets, inside) > 0
-        tl.store(result + offsets, tl.where(positive, total, 0.0), inside)
+
+def stem_forward(x: Tensor, rows: Tensor, bias: Tensor) -> Tensor:
+    """ReLU of the stem's convolution: images (B, 3, H, W) to bf16 activations (B, N, H, W), channels last."""
+    batch, _, height, width = x.shape
+    outputs = rows.shape[1]
+    result = torch.empty(
+        (batch, outputs, height, width),
+        dtype=torch.bfloat16,
+        device=x.device,
+        memory_format=torch.channels_last,
+    )
+    count = batch * height * width
+    stem_forward_kernel[(triton.cdiv(count, PIXELS),)](
+        x.contiguous(), rows, bias, result, count, height, width, outputs, PIXELS
+    )
+    return result
+
+
+def stem_backward(first: Tensor, second: Tensor, activation: Tensor, rows: Tensor) -> Tensor:
+    """The gradient in the images, given the two gradients that meet behind the stem's ReLU: float32 (B, 3, H, W)."""
+    batch, channels, height, width = first.shape
+    count = batch * height * width
+    products = torch.empty((TAPS, count), dtype=torch.float32, device=first.device)
+    grid = (triton.cdiv(count, PIXELS),)
+    stem_products_kernel[grid](first, second, activation, rows, products, count, channels, PIXELS)
+    result = torch.empty((batch, 3, height, width), dtype=torch.float32, device=first.device)
+    stem_gather_kernel[(triton.cdiv(count, ELEMENTS), 3)](products, result, count, height, width, ELEMENTS)
+    return result
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def add_and_mask_kernel(  # type: ignore[no-untyped-def]
+    main,
+    shortcut,
+    activation,
+    result,
+    count,
+    channels: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    halved: tl.constexpr,
+    block: tl.constexpr,
+):
+    offsets = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    inside = offsets < count
+    source, there = offsets, inside
+    if halved:
+        channel, pixel = offsets % channels, offsets // channels
+        column, row, image = pixel % width, (pixel // width) % height, pixel // (width * height)
+        source = ((image * (height // 2) + row // 2) * (width // 2) + column // 2) * channels + channel
+        there = inside & (row % 2 == 0) & (column % 2 == 0)
+    total = tl.load(main + offsets, inside).to(tl.float32) + tl.load(shortcut + source, there, other=0.0).to(
+        tl.float32
+    )
+    positive = tl.load(activation + offsets, inside).to(tl.float32) > 0
+    tl.store(result + offsets, tl.where(positive, total, 0.0).to(tl.bfloat16), inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def stem_forward_kernel(
+    x, rows, bias, result, count, height, width, outputs: tl.constexpr, block: tl.constexpr
+):  # type: ignore[no-untyped-def]
+    pixel = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    column, row, image = pixel % width, (pixel // width) % height, pixel // (width * height)
+    k = tl.arange(0, 32)
+    up, left, channel = (k // 9) - 1, (k // 3) % 3 - 1, k % 3
+    y, z = row[None, :] + up[:, None], column[None, :] + left[:, None]
+    inside = (y >= 0) & (y < height) & (z >= 0) & (z < width) & (k < 27)[:, None] & (pixel < count)[None, :]
+    where = ((image * 3)[None, :] + channel[:, None]) * height * width + y * width + z
+    patches = tl.load(x + where, inside, other=0.0).to(tl.bfloat16)  # (32, block)
+    n = tl.arange(0, outputs)
+    weight = tl.load(rows + k[None, :] * outputs + n[:, None])  # (outputs, 32)
+    total = tl.dot(weight, patches) + tl.load(bias + n).to(tl.float32)[:, None]
+    value = tl.trans(tl.maximum(total, 0.0).to(tl.bfloat16))  # (block, outputs)
+    tl.store(result + pixel[:, None] * outputs + n[None, :], value, (pixel < count)[:, None])
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def stem_products_kernel(
+    first, second, activation, rows, products, count, channels: tl.constexpr, block: tl.constexpr
+):  # type: ignore[no-untyped-def]
+    pixel = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    n, k = tl.arange(0, channels), tl.arange(0, 32)
+    where, inside = pixel[:, None] * channels + n[None, :], (pixel < count)[:, None]
+    total = tl.load(first + where, inside).to(tl.float32) + tl.load(second + where, inside).to(tl.float32)
+    positive = (tl.load(activation + where, inside).to(tl.float32) > 0) & inside
+    flow = tl.where(positive, total, 0.0).to(tl.bfloat16)  # (block, channels)
+    weight = tl.load(rows + k[None, :] * channels + n[:, None])  # (channels, 32)
+    value = tl.trans(tl.dot(flow, weight))  # (32, block)
+    stored = (k < 27)[:, None] & (pixel < count)[None, :]
+    tl.store(products + k.to(tl.int64)[:, None] * count + pixel[None, :], value, stored)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def stem_gather_kernel(products, result, count, height, width, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    pixel = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    channel = tl.program_id(1).to(tl.int64)
+    column, row, image = pixel % width, (pixel // width) % height, pixel // (width * height)
+    total = tl.zeros((block,), dtype=tl.float32)
+    for tap in tl.static_range(9):
+        y, z = row - (tap // 3 - 1), column - (tap % 3 - 1)
+        inside = (pixel < count) & (y >= 0) & (y < height) & (z >= 0) & (z < width)
+        source = (image * height + y) * width + z
+        total += tl.load(products + (3 * tap + channel) * count + source, inside, other=0.0)
+    target = ((image * 3 + channel) * height + row) * width + column
+    tl.store(result + target, total, pixel < count)

@@ -1,0 +1,140 @@
+"""Killed at any moment and resumed: the same verdicts, bit for bit."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scaleproof.store import FolderStore, open_run, read_arrays, write_arrays, write_atomically, write_json
+
+ROOT = Path(__file__).parent
+COMMAND = [
+    *(sys.executable, "-m", "scaleproof", "evaluate", "demo", "--data", "sample", "--limit", "40"),
+    *("--attacks", "pgd,si-pgd", "--steps", "2", "--restarts", "2", "--batch-size", "4", "--device", "cpu"),
+]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+
+
+def start(folder: Path, mode: str) -> subprocess.Popen[bytes]:
+    words = [*COMMAND, "--mode", mode, "--out", str(folder)]
+    return subprocess.Popen(
+        words,
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def finish(folder: Path, mode: str) -> dict[str, np.ndarray]:
+    process = start(folder, mode)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors.decode()
+    return verdicts(folder)
+
+
+def verdicts(folder: Path) -> dict[str, np.ndarray]:
+    arrays = read_arrays(folder / "verdicts.npz")
+    assert arrays is not None
+    return arrays
+
+
+def kill_when(folder: Path, mode: str, wanted: int, how: int, delay: float) -> None:
+    """Kill a run a moment after so many units are on the disk; `delay` moves it into a unit or a write."""
+    process = start(folder, mode)
+    while process.poll() is None and len(list(folder.glob("units/*.npz"))) < wanted:
+        time.sleep(0.001)
+    time.sleep(delay)
+    if process.poll() is None:
+        os.killpg(process.pid, how)
+    process.communicate(timeout=60)
+
+
+def killed_and_resumed(tmp_path: Path, mode: str, moments: list[int]) -> None:
+    whole = finish(tmp_path / "whole", mode)
+    chance = random.Random(0)
+    for number, moment in enumerate(moments):
+        folder = tmp_path / f"cut-{number}"
+        how = chance.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+        kill_when(folder, mode, moment, how, chance.random() * 0.01)
+        kill_when(folder, mode, moment + chance.randint(0, 6), signal.SIGKILL, chance.random() * 0.01)
+        resumed = finish(folder, mode)
+        assert whole.keys() == resumed.keys()
+        for name, values in whole.items():
+            np.testing.assert_array_equal(
+                values, resumed[name], err_msg=f"{name}, killed after {moment} units"
+            )
+
+
+def test_killed_and_resumed(tmp_path: Path) -> None:
+    killed_and_resumed(tmp_path, "cascade", [1, 9])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["independent", "cascade"])
+def test_killed_at_twenty_moments(tmp_path: Path, mode: str) -> None:
+    killed_and_resumed(tmp_path, mode, random.Random(1).choices(range(25), k=20))
+
+
+def test_a_resume_does_not_start_over(tmp_path: Path) -> None:
+    kill_when(tmp_path / "run", "independent", 8, signal.SIGKILL, 0)
+    units = {path: path.stat().st_mtime_ns for path in tmp_path.glob("run/units/*.npz")}
+    assert len(units) >= 8
+    kill_when(tmp_path / "run", "independent", len(units) + 2, signal.SIGKILL, 0)
+    assert units == {path: path.stat().st_mtime_ns for path in units}, "finished units are not touched"
+    finish(tmp_path / "run", "independent")
+    assert not (tmp_path / "run" / "units").exists()
+
+
+def test_a_damaged_unit_is_done_again(tmp_path: Path) -> None:
+    whole = finish(tmp_path / "whole", "independent")
+    kill_when(tmp_path / "run", "independent", 8, signal.SIGKILL, 0)
+    for number, path in enumerate(sorted(tmp_path.glob("run/units/*.npz"))[:3]):
+        data = path.read_bytes()
+        path.write_bytes([b"", data[: len(data) // 2], data[:-80] + bytes(80)][number])
+    resumed = finish(tmp_path / "run", "independent")
+    for name, values in whole.items():
+        np.testing.assert_array_equal(values, resumed[name])
+
+
+def test_files_are_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_json(tmp_path / "a.json", {"n": 1})
+
+    def no_space(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(tmp_path / "a.json", b"half")
+    assert json.loads((tmp_path / "a.json").read_text()) == {"n": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_folder_is_claimed_once(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert open_run(folder, {"seed": 0}) == FolderStore(folder / "units")
+    assert open_run(folder, {"seed": 0}) == FolderStore(folder / "units")
+    with pytest.raises(ValueError, match=r"other settings \(seed was 0, is 1\): give another --out"):
+        open_run(folder, {"seed": 1})
+    other = tmp_path / "photos"
+    other.mkdir()
+    (other / "cat.png").touch()
+    with pytest.raises(ValueError, match="is not empty and holds no run"):
+        open_run(other, {"seed": 0})
+
+
+def test_damaged_arrays_read_as_absent(tmp_path: Path) -> None:
+    write_arrays(tmp_path / "a.npz", {"x": np.arange(1000)})
+    assert read_arrays(tmp_path / "a.npz") is not None
+    data = (tmp_path / "a.npz").read_bytes()
+    (tmp_path / "a.npz").write_bytes(data[:200])
+    assert read_arrays(tmp_path / "a.npz") is None
+    assert read_arrays(tmp_path / "b.npz") is None
