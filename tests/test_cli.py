@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import SmallConvNet
 from safetensors.torch import save_file
 
+from helpers import SmallConvNet
 from scaleproof.models import build, save_model
 
 QUICK = ["--limit", "16", "--attacks", "pgd,si-pgd", "--steps", "5", "--device", "cpu"]

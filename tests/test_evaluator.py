@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from helpers import LinearNet, SmallConvNet, decisions, images
 from torch import Tensor, nn
 
+from helpers import LinearNet, SmallConvNet, decisions, images
 from scaleproof import Classifier, Threat, evaluate, suite
 from scaleproof.attacks import PGD
 from scaleproof.evaluation import Evaluation, Share, wilson

@@ -6,13 +6,13 @@ python -m pytest -m gpu tests/test_gpu.py
 import pytest
 import torch
 import torch.nn.functional as F
-from test_speed import OBJECTIVES
 
 from scaleproof import Speed, evaluate, losses, suite
 from scaleproof.data import load
 from scaleproof.models import Classifier, build, load_model
 from scaleproof.oracle import Oracle
 from scaleproof.speed import PLAIN
+from test_speed import OBJECTIVES
 
 pytestmark = [
     pytest.mark.gpu,
@@ -80,7 +80,6 @@ def test_scaling_leaves_si_pgd_untouched() -> None:
 @pytest.mark.parametrize("halved", [False, True])
 def test_kernels_against_plain_torch(width: int, halved: bool) -> None:
     import plain_kernels
-
     from scaleproof.speed import kernels
 
     torch.manual_seed(0)

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from helpers import LinearNet, SmallConvNet, decisions, images
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import LinearNet, SmallConvNet, decisions, images
 from scaleproof import PGD, Rng, Speed, Threat, evaluate, suite
 from scaleproof.attacks.loop import Packing, perturb, unique_first
 from scaleproof.models import Classifier

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from helpers import (
     DoesNothing,
     IgnoresSeed,
@@ -12,7 +13,6 @@ from helpers import (
     images,
     worst_margin,
 )
-
 from scaleproof import PGD, Rng, Speed, Threat, attack_batch, evaluate, fgsm, losses, si_pgd
 from scaleproof.attacks import perturb
 from scaleproof.attacks.pgd import likeliest_wrong

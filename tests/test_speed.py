@@ -2,12 +2,12 @@
 
 import sys
 
-import plain_kernels
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import plain_kernels
 from scaleproof import losses
 from scaleproof.models import Classifier, load_model
 from scaleproof.models.preact import PreActResNet
@@ -149,11 +149,10 @@ def test_exact_float32_restores_what_it_found() -> None:
     saved = matmul.fp32_precision
     try:
         matmul.fp32_precision = "tf32"
-        with torch.autocast("cpu", torch.bfloat16), pytest.raises(ZeroDivisionError):
-            with exact_float32():
-                assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
-                assert matmul.fp32_precision == "ieee"
-                raise ZeroDivisionError
+        with torch.autocast("cpu", torch.bfloat16), pytest.raises(ZeroDivisionError), exact_float32():
+            assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+            assert matmul.fp32_precision == "ieee"
+            raise ZeroDivisionError
         assert matmul.fp32_precision == "tf32"
     finally:
         matmul.fp32_precision = saved

@@ -10,8 +10,8 @@ from torch import nn
 
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.pgd import PGD
-from scaleproof.evaluator import Progress, evaluate
 from scaleproof.evaluation import AttackResult, Evaluation, Share
+from scaleproof.evaluator import Progress, evaluate
 from scaleproof.images import Images, spans
 from scaleproof.losses import Objective
 from scaleproof.models.classifier import Classifier, as_classifier

@@ -10,8 +10,8 @@ from scaleproof.cli import options
 
 if TYPE_CHECKING:
     from scaleproof.cli.setup import Job
-    from scaleproof.evaluator import Mode
     from scaleproof.evaluation import Evaluation
+    from scaleproof.evaluator import Mode
 
 
 def command(
