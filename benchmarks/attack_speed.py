@@ -179,7 +179,8 @@ def show(results: dict[str, dict[str, Any]], images: int) -> None:
     base = results["torchattacks"]
     print(f"PGD-20, {images} images; ratios to torchattacks in this run")
     print(
-        f"{'':22}{'batch':>6}{'image-steps/s':>15}{'ratio':>7}{'verdict s':>11}{'ratio':>7}{'robust %':>10}{'first call s':>14}"
+        f"{'':22}{'batch':>6}{'image-steps/s':>15}{'ratio':>7}{'verdict s':>11}{'ratio':>7}"
+        f"{'robust %':>10}{'first call s':>14}"
     )
     for name, run in results.items():
         speed, verdict = run["image_steps_per_second"], run["verdict_seconds"]

@@ -17,11 +17,13 @@ import torch
 
 from scaleproof import evaluate, load, load_model, suite
 
+BATCH = 100  # far below every count, so that only the number of images differs
+
 
 def measure(count: int, device: str, data: str, folder: str | None) -> dict[str, float]:
     dataset = load(data, folder=folder).first(count)
     model = load_model("demo").classifier.to(device)
-    evaluation = evaluate(model, dataset, suite("pgd,si-pgd", steps=1), mode="cascade")
+    evaluation = evaluate(model, dataset, suite("pgd,si-pgd", steps=1), mode="cascade", batch_size=BATCH)
     peak = {
         "images": evaluation.count,
         "process_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,

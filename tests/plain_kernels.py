@@ -14,6 +14,10 @@ def stem_forward(x: Tensor, rows: Tensor, bias: Tensor) -> Tensor:
     return out.contiguous(memory_format=torch.channels_last)
 
 
+def add_bias_and_relu(x: Tensor, bias: Tensor) -> Tensor:
+    return F.relu(x + bias[:, None, None])
+
+
 def add_and_mask(main: Tensor, shortcut: Tensor, activation: Tensor) -> Tensor:
     total = main.float()
     step = main.shape[2] // shortcut.shape[2]

@@ -91,10 +91,13 @@ def test_kernels_against_plain_torch(width: int, halved: bool) -> None:
     main, shortcut, activation = random(32), random(16 if halved else 32), random(32)
     expected = plain_kernels.add_and_mask(main, shortcut, activation)
     torch.testing.assert_close(kernels.add_and_mask(main, shortcut, activation), expected)
+    bias = torch.randn(width, device="cuda").to(torch.bfloat16)
+    plain = plain_kernels.add_bias_and_relu(main, bias)
+    torch.testing.assert_close(kernels.add_bias_and_relu(main.clone(), bias), plain)
     if halved:
         return
     weight = torch.randn(width, 3, 3, 3, device="cuda").to(torch.bfloat16)
-    bias, x = torch.randn(width, device="cuda").to(torch.bfloat16), torch.rand(5, 3, 32, 32, device="cuda")
+    x = torch.rand(5, 3, 32, 32, device="cuda")
     rows = kernels.stem_rows(weight)
     exact = F.relu(F.conv2d(x.to(torch.bfloat16).double(), weight.double(), bias.double(), padding=1))
     torch.testing.assert_close(kernels.stem_forward(x, rows, bias).double(), exact, rtol=0.01, atol=0.01)

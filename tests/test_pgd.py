@@ -75,7 +75,7 @@ def test_broken_images_are_those_that_can_be_broken() -> None:
 def test_an_excess_of_a_millionth_is_refused(threat: Threat) -> None:
     net, x, y = linear_case()
     evaluate(net, (x, y), [Oversteps(threat=threat, excess=0.0)])
-    with pytest.raises(ValueError, match="attack 'oversteps' broke its own rules: .* must be at most"):
+    with pytest.raises(ValueError, match=r"attack 'oversteps' broke its own rules: .* must be at most"):
         evaluate(net, (x, y), [Oversteps(threat=threat, excess=1e-6)])
 
 

@@ -41,7 +41,7 @@ class Threat:
     def project(self, perturbed: Tensor, clean: Tensor) -> Tensor:
         """The nearest image inside the ball (the ball first, then the pixel range)."""
         if self.norm == "linf":
-            inside = torch.minimum(torch.maximum(perturbed, clean - self.eps), clean + self.eps)
+            inside = torch.clamp(perturbed, clean - self.eps, clean + self.eps)
         else:
             delta = perturbed - clean
             length = delta.flatten(1).norm(dim=1)

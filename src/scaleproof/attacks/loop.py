@@ -59,44 +59,56 @@ def perturb(
         for _ in range(attack.steps):
             state = attack.step(oracle, state)
         return attack.finish(oracle, state)[: len(clean)]
-    return Dropping(attack, oracle, clean, packing).run(state, rows)
+    return Dropping(attack, oracle, clean, packing).run(state, rows, y)
 
 
 class Dropping:
-    """The loop that lets broken rows go; `rows` says which sample each row of the state belongs to."""
+    """The loop that lets broken rows go; `rows` says which sample each row of the state belongs to.
+
+    An iterate that looks misclassified to the oracle is held. Held iterates are judged in float32 together, as soon as
+    the batch could shrink without them: a judgement of a few rows costs as much as one of many.
+    """
 
     def __init__(self, attack: Attack, oracle: Oracle, clean: Tensor, packing: Packing) -> None:
         self.attack, self.oracle, self.packing = attack, oracle, packing
         self.final = clean.clone()
         self.alive = torch.ones(len(clean), dtype=torch.bool, device=clean.device)
+        self.held = torch.zeros_like(self.alive)
 
-    def run(self, state: State, rows: Tensor) -> Tensor:
+    def run(self, state: State, rows: Tensor, y: Tensor) -> Tensor:
         for _ in range(self.attack.steps):
             state = self.attack.step(self.oracle, state)
-            if self.retire(state, rows):
+            self.hold(state, rows)
+            left = int((self.alive & ~self.held).sum())
+            if left == 0 or self.packing.size_for(left) < self.packing.size_for(len(rows)):
+                self.settle(y)
                 if not bool(self.alive.any()):
                     return self.final
                 state, rows = self.compact(state, rows)
+        self.settle(y)
         open_rows = self.alive[rows]
         self.final[rows[open_rows]] = self.attack.finish(self.oracle, state)[open_rows]
         return self.final
 
-    def retire(self, state: State, rows: Tensor) -> bool:
-        """Let go the rows whose visited iterate is misclassified, in float32 and not only in the oracle's eyes."""
-        suspects = (self.alive[rows] & (state.logits.argmax(1) != state.true_class)).nonzero().squeeze(1)
-        if len(suspects) == 0:
-            return False
-        verdict = self.oracle.judge(state.visited[suspects]).argmax(1) != state.true_class[suspects]
-        gone = suspects[verdict]
-        self.final[rows[gone]] = state.visited[gone]
-        self.alive[rows[gone]] = False
-        return len(gone) > 0
+    def hold(self, state: State, rows: Tensor) -> None:
+        """Keep the iterates that have just been visited and look misclassified."""
+        open_rows = (self.alive & ~self.held)[rows]
+        suspects = (open_rows & (state.logits.argmax(1) != state.true_class)).nonzero().squeeze(1)
+        self.final[rows[suspects]] = state.visited[suspects]
+        self.held[rows[suspects]] = True
+
+    def settle(self, y: Tensor) -> None:
+        """Judge what is held: broken in float32 too, and the sample leaves; otherwise it goes on."""
+        samples = self.held.nonzero().squeeze(1)
+        if len(samples) > 0:
+            verdict = self.oracle.judge(self.final[samples]).argmax(1) != y[samples]
+            self.alive[samples[verdict]] = False
+            self.held.zero_()
 
     def compact(self, state: State, rows: Tensor) -> tuple[State, Tensor]:
-        """Pack the open rows into a smaller bucket where they fit one; a sample is kept once."""
+        """Pack the open rows into a smaller size where they fit one; a sample is kept once."""
         open_rows = self.alive[rows].nonzero().squeeze(1)
-        first = unique_first(rows[open_rows])
-        open_rows = open_rows[first]
+        open_rows = open_rows[unique_first(rows[open_rows])]
         if self.packing.size_for(len(open_rows)) >= self.packing.size_for(len(rows)):
             return state, rows
         keep = self.packing.pack(open_rows)

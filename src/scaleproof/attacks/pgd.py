@@ -102,7 +102,7 @@ class PGD:
         at = oracle.value_and_grad(self.objective, state.current, state.y)
         if self.keep == "best":
             state = keep_better(state, at.value, at.logits)
-        moved = state.current + self.stride * self.threat.steepest(at.gradient)
+        moved = torch.add(state.current, self.threat.steepest(at.gradient), alpha=self.stride)
         return replace(
             state,
             current=self.threat.project(moved, state.clean),

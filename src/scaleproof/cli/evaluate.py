@@ -77,7 +77,7 @@ def run(job: Job, mode: str, allow_train_mode: bool) -> None:
         console.print(f"{job.folder} holds this run already; rendered again.", soft_wrap=True)
     else:
         from scaleproof.cli.live import live_bar
-        from scaleproof.cli.tables import evaluation_table
+        from scaleproof.cli.tables import evaluation_table, remarks
         from scaleproof.evaluator import evaluate
 
         with live_bar() as progress:
@@ -95,8 +95,8 @@ def run(job: Job, mode: str, allow_train_mode: bool) -> None:
             )
         write(job, evaluation)
         console.print(evaluation_table(evaluation))
-        for finding in evaluation.findings:
-            console.print(f"[yellow]{finding.severity}[/]: {finding.meaning}", soft_wrap=True)
+        for remark in remarks(evaluation):
+            console.print(remark, soft_wrap=True, markup=False)
     paths = render(job.folder)
     console.print(f"Robust accuracy is an upper bound. Report: {paths[0]}", soft_wrap=True)
 

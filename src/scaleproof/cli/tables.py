@@ -12,48 +12,37 @@ def percent(share: Share) -> str:
     return f"{100 * share.accuracy:.2f}"
 
 
-def with_interval(share: Share) -> str:
+def interval(share: Share) -> str:
     low, high = share.interval
-    return f"{percent(share)}  [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{100 * low:.1f} to {100 * high:.1f}"
 
 
 def evaluation_table(evaluation: Evaluation) -> Table:
     """One row an attack; robust accuracy is an upper bound."""
     table = Table(title=f"Accuracy in %, n = {evaluation.count}, {evaluation.mode}", title_justify="left")
-    columns = (
-        "attack",
-        "1 restart",
-        "worst of restarts [95% interval]",
-        "forwards",
-        "backwards",
-        "seconds",
-        "",
-    )
-    for name in columns:
-        table.add_column(name, justify="left" if name in ("attack", "") else "right")
-    table.add_row("clean", "", with_interval(evaluation.clean), "", "", "", "")
+    for name in ("attack", "1 restart", "all restarts", "95% interval", "seconds"):
+        table.add_column(name, justify="left" if name == "attack" else "right", no_wrap=True)
+    table.add_row("clean", "", percent(evaluation.clean), interval(evaluation.clean), "")
     for result in evaluation.attacks:
-        table.add_row(
-            result.label,
-            percent(evaluation.robust(result.name, 1)),
-            f"{with_interval(evaluation.robust(result.name))}",
-            f"{result.forwards:,}",
-            f"{result.backwards:,}",
-            f"{result.seconds:.1f}",
-            "; ".join(remarks(evaluation, result.needs_features, result.notes)),
-        )
+        first, worst = evaluation.robust(result.name, 1), evaluation.robust(result.name)
+        table.add_row(result.label, percent(first), percent(worst), interval(worst), f"{result.seconds:.1f}")
     table.add_section()
-    table.add_row(
-        "worst case", "", with_interval(evaluation.robust()), "", "", f"{evaluation.seconds:.1f}", ""
-    )
+    worst = evaluation.robust()
+    table.add_row("worst case", "", percent(worst), interval(worst), f"{evaluation.seconds:.1f}")
     return table
 
 
-def remarks(evaluation: Evaluation, needs_features: bool, notes: tuple[str, ...]) -> list[str]:
-    mismatch = evaluation.cosine_mismatch
-    if needs_features and mismatch is not None:
-        return [f"cosine is not the decision on {100 * mismatch:.1f}% of images", *notes]
-    return list(notes)
+def remarks(evaluation: Evaluation) -> list[str]:
+    """What a reader must know beside the numbers, one sentence each."""
+    said: list[str] = []
+    for result in evaluation.attacks:
+        if result.needs_features and evaluation.cosine_mismatch is not None:
+            share = f"{100 * evaluation.cosine_mismatch:.1f}%"
+            said.append(
+                f"{result.label}: the cosine's argmax is not the decision on {share} of the clean images."
+            )
+        said += [f"{result.label}: {note}." for note in result.notes]
+    return said + [f"{finding.severity}: {finding.meaning}." for finding in evaluation.findings]
 
 
 def sweep_table(sweep: Sweep) -> Table:

@@ -21,6 +21,9 @@ from scaleproof.models.resnet import BasicBlock, Bottleneck, ResNet
 from scaleproof.speed import kernels
 
 STEM_WIDTHS = (16, 32, 64, 128)  # what the stem's kernels take
+NARROW = (
+    64  # cuDNN's fused kernel for stride 2 changes the layout there and back: 4 times slower than two kernels
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,10 @@ class Convolution:
     padding: list[int]
 
     def relu(self, x: Tensor) -> Tensor:
+        if self.stride[0] == 2 and x.shape[1] <= NARROW:
+            return kernels.add_bias_and_relu(
+                F.conv2d(x, self.weight, None, self.stride, self.padding), self.bias
+            )
         return torch.cudnn_convolution_relu(x, self.weight, self.bias, self.stride, self.padding, [1, 1], 1)
 
     def add_relu(self, x: Tensor, shortcut: Tensor) -> Tensor:

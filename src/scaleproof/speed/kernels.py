@@ -39,6 +39,14 @@ def add_and_mask(main: Tensor, shortcut: Tensor, activation: Tensor) -> Tensor:
     return result
 
 
+def add_bias_and_relu(x: Tensor, bias: Tensor) -> Tensor:
+    """ReLU of x plus one bias a channel, in place."""
+    x = x.contiguous(memory_format=torch.channels_last)
+    count = x.numel()
+    add_bias_and_relu_kernel[(triton.cdiv(count, ELEMENTS),)](x, bias, count, len(bias), ELEMENTS)
+    return x
+
+
 def stem_rows(weight: Tensor) -> Tensor:
     """The stem's weight (N, 3, 3, 3) as bf16 rows (32, N), one a tap."""
     rows = weight.permute(2, 3, 1, 0).reshape(TAPS, -1)
@@ -74,8 +82,8 @@ def stem_backward(first: Tensor, second: Tensor, activation: Tensor, rows: Tenso
     return result
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def add_and_mask_kernel(  # type: ignore[no-untyped-def]
+@triton.jit
+def add_and_mask_kernel(
     main,
     shortcut,
     activation,
@@ -102,10 +110,18 @@ def add_and_mask_kernel(  # type: ignore[no-untyped-def]
     tl.store(result + offsets, tl.where(positive, total, 0.0).to(tl.bfloat16), inside)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
+def add_bias_and_relu_kernel(x, bias, count, channels: tl.constexpr, block: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    inside = offsets < count
+    total = tl.load(x + offsets, inside).to(tl.float32) + tl.load(bias + offsets % channels).to(tl.float32)
+    tl.store(x + offsets, tl.maximum(total, 0.0).to(tl.bfloat16), inside)
+
+
+@triton.jit
 def stem_forward_kernel(
     x, rows, bias, result, count, height, width, outputs: tl.constexpr, block: tl.constexpr
-):  # type: ignore[no-untyped-def]
+):
     pixel = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     column, row, image = pixel % width, (pixel // width) % height, pixel // (width * height)
     k = tl.arange(0, 32)
@@ -121,10 +137,10 @@ def stem_forward_kernel(
     tl.store(result + pixel[:, None] * outputs + n[None, :], value, (pixel < count)[:, None])
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def stem_products_kernel(
     first, second, activation, rows, products, count, channels: tl.constexpr, block: tl.constexpr
-):  # type: ignore[no-untyped-def]
+):
     pixel = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     n, k = tl.arange(0, channels), tl.arange(0, 32)
     where, inside = pixel[:, None] * channels + n[None, :], (pixel < count)[:, None]
@@ -137,8 +153,8 @@ def stem_products_kernel(
     tl.store(products + k.to(tl.int64)[:, None] * count + pixel[None, :], value, stored)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def stem_gather_kernel(products, result, count, height, width, block: tl.constexpr):  # type: ignore[no-untyped-def]
+@triton.jit
+def stem_gather_kernel(products, result, count, height, width, block: tl.constexpr):
     pixel = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     channel = tl.program_id(1).to(tl.int64)
     column, row, image = pixel % width, (pixel // width) % height, pixel // (width * height)
