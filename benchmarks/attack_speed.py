@@ -26,6 +26,7 @@ from torch import Tensor
 from scaleproof import Oracle, Rng, Speed, evaluate, load, load_model, suite
 from scaleproof.attacks import perturb
 from scaleproof.attacks.loop import Packing
+from scaleproof.evaluator import even_chunks
 from scaleproof.models import as_classifier
 from scaleproof.models.specs import import_timm
 from scaleproof.provenance import provenance
@@ -116,8 +117,9 @@ def steps_per_second(
     """The attack alone, warm, on every image: steps asked for over seconds taken."""
     (attack,), oracle = suite("pgd", steps=STEPS), Oracle(as_classifier(model), speed=speed)
     index, rng = torch.arange(len(x), device=x.device), Rng(0, "pgd")
-    packing = Packing(batch, pad=oracle.graphs is not None)
-    chunks = [(x[part], y[part], part) for part in index.split(batch)]
+    parts = [torch.from_numpy(rows).to(x.device) for rows in even_chunks(index.cpu().numpy(), batch)]
+    packing = Packing(len(parts[0]), pad=oracle.graphs is not None)
+    chunks = [(x[part], y[part], part) for part in parts]
     for timed in (False, True):
         synchronise(x.device)
         began = time.perf_counter()

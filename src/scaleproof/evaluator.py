@@ -1,8 +1,8 @@
 """The one evaluation loop: attacks on images, cut into units that can be stored, resumed and trusted.
 
-First one clean pass. Then the correctly classified images are cut into chunks of `batch_size`, and each chunk meets
-each attack and restart: one unit of work each. A unit depends on nothing but its chunk, so a run that was killed
-resumes with the same verdicts bit for bit.
+First one clean pass. Then the correctly classified images are cut into even chunks of at most `batch_size`, and each
+chunk meets each attack and restart: one unit of work each. A unit depends on nothing but its chunk, so a run that was
+killed resumes with the same verdicts bit for bit.
 """
 
 from __future__ import annotations
@@ -93,17 +93,14 @@ class Run:
         self.images, self.attacks, self.mode, self.seed, self.store = images, attacks, mode, seed, store
         self.oracle = Oracle(classifier, speed=speed)
         self.batch_size = checked_batch_size(batch_size, self.oracle.device)
-        self.packing = Packing(self.batch_size, pad=self.oracle.graphs is not None)
 
     def evaluation(self, findings: tuple[Finding, ...], progress: Callable[[Progress], None]) -> Evaluation:
         began = time.perf_counter()
         clean = self.clean_pass()
         labels, prediction = clean["label"], clean["prediction"]
         fitted = [attack.for_classes(int(clean["classes"])) for attack in self.attacks]
-        correct = np.flatnonzero(labels == prediction)
-        chunks = [
-            correct[start : start + self.batch_size] for start in range(0, len(correct), self.batch_size)
-        ]
+        chunks = even_chunks(np.flatnonzero(labels == prediction), self.batch_size)
+        self.packing = Packing(len(chunks[0]) if chunks else 1, pad=self.oracle.graphs is not None)
         units = self.attack_chunks(chunks, [attack for attack, _ in fitted], len(labels), progress)
         results = [
             assemble(attack, notes, units[attack.name], len(labels))
@@ -259,6 +256,11 @@ def assemble(attack: Attack, notes: tuple[str, ...], units: Sequence[Unit], coun
     )
 
 
+def even_chunks(rows: Rows, most: int) -> list[Rows]:
+    """As few chunks of at most `most` rows as will do, as even as can be: the first is the largest."""
+    return list(np.array_split(rows, -(-len(rows) // most))) if len(rows) else []
+
+
 def digests(x: Tensor) -> NDArray[np.uint64]:
     """A 64-bit hash of each example's bytes."""
     rows = x.detach().contiguous().cpu().numpy()
@@ -270,7 +272,7 @@ def digests(x: Tensor) -> NDArray[np.uint64]:
 
 def checked_batch_size(batch_size: int | None, device: torch.device) -> int:
     if batch_size is None:
-        return 2048 if device.type == "cuda" else 128
+        return 1024 if device.type == "cuda" else 128
     if batch_size < 1:
         raise ValueError(f"batch_size must be >= 1, got {batch_size}")
     return batch_size

@@ -51,6 +51,10 @@ def main() -> None:
         fail(str(error))
     except OSError as error:
         fail(advice(error))
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":
+            raise
+        fail("the device ran out of memory: give a smaller --batch-size")
 
 
 def advice(error: OSError) -> str:

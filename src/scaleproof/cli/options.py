@@ -34,7 +34,7 @@ Eps = Annotated[str, typer.Option(help="Size of the perturbation, as 8/255 or 0.
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 BatchSize = Annotated[
     int | None,
-    typer.Option(help="Images at a time; by default 128 on a CPU, 2048 on a GPU.", show_default=False),
+    typer.Option(help="Images at a time; by default 128 on a CPU, 1024 on a GPU.", show_default=False),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Precision = Annotated[

@@ -21,9 +21,7 @@ from scaleproof.models.resnet import BasicBlock, Bottleneck, ResNet
 from scaleproof.speed import kernels
 
 STEM_WIDTHS = (16, 32, 64, 128)  # what the stem's kernels take
-NARROW = (
-    64  # cuDNN's fused kernel for stride 2 changes the layout there and back: 4 times slower than two kernels
-)
+SLOW_INPUTS = (16, 32, 64)  # from so few channels cuDNN convolves with stride 2 by way of another layout
 
 
 @dataclass(frozen=True)
@@ -34,12 +32,11 @@ class Convolution:
     bias: Tensor
     stride: list[int]
     padding: list[int]
+    rows: Tensor | None  # the weight for our own kernel, where cuDNN's is slow
 
     def relu(self, x: Tensor) -> Tensor:
-        if self.stride[0] == 2 and x.shape[1] <= NARROW:
-            return kernels.add_bias_and_relu(
-                F.conv2d(x, self.weight, None, self.stride, self.padding), self.bias
-            )
+        if self.rows is not None:
+            return kernels.strided_convolution_relu(x, self.rows, self.bias)
         return torch.cudnn_convolution_relu(x, self.weight, self.bias, self.stride, self.padding, [1, 1], 1)
 
     def add_relu(self, x: Tensor, shortcut: Tensor) -> Tensor:
@@ -106,12 +103,16 @@ def channels_last(weight: Tensor) -> Tensor:
 
 def frozen(convolution: nn.Conv2d, extra_bias: Tensor | None = None) -> Convolution:
     assert convolution.bias is not None
-    bias = convolution.bias.detach()
+    bias, weight = convolution.bias.detach(), convolution.weight.detach()
+    slow = (
+        convolution.stride[0] == 2 and weight.shape[1] in SLOW_INPUTS and len(weight) == 2 * weight.shape[1]
+    )
     return Convolution(
         channels_last(convolution.weight),
         (bias if extra_bias is None else bias + extra_bias.detach()).to(torch.bfloat16),
         [int(value) for value in convolution.stride],
         [int(value) for value in convolution.padding],
+        kernels.strided_rows(weight) if slow and convolution.kernel_size == (3, 3) else None,
     )
 
 

@@ -39,12 +39,33 @@ def add_and_mask(main: Tensor, shortcut: Tensor, activation: Tensor) -> Tensor:
     return result
 
 
-def add_bias_and_relu(x: Tensor, bias: Tensor) -> Tensor:
-    """ReLU of x plus one bias a channel, in place."""
-    x = x.contiguous(memory_format=torch.channels_last)
-    count = x.numel()
-    add_bias_and_relu_kernel[(triton.cdiv(count, ELEMENTS),)](x, bias, count, len(bias), ELEMENTS)
-    return x
+def strided_rows(weight: Tensor) -> Tensor:
+    """A 3x3 convolution's weight (N, C, 3, 3) as bf16 rows (9 C, N), tap by tap."""
+    return weight.permute(2, 3, 1, 0).reshape(-1, len(weight)).to(torch.bfloat16).contiguous()
+
+
+def strided_convolution_relu(x: Tensor, rows: Tensor, bias: Tensor) -> Tensor:
+    """ReLU of a 3x3 convolution of stride 2 with one pixel of padding, bf16, channels last."""
+    batch, channels, height, width = x.shape
+    shape = (batch, rows.shape[1], (height + 1) // 2, (width + 1) // 2)
+    result = torch.empty(shape, dtype=torch.bfloat16, device=x.device, memory_format=torch.channels_last)
+    count = batch * shape[2] * shape[3]
+    strided_kernel[(triton.cdiv(count, PIXELS),)](
+        x,
+        rows,
+        bias,
+        result,
+        count,
+        height,
+        width,
+        shape[2],
+        shape[3],
+        channels,
+        shape[1],
+        PIXELS,
+        num_warps=8,
+    )
+    return result
 
 
 def stem_rows(weight: Tensor) -> Tensor:
@@ -74,7 +95,7 @@ def stem_backward(first: Tensor, second: Tensor, activation: Tensor, rows: Tenso
     """The gradient in the images, given the two gradients that meet behind the stem's ReLU: float32 (B, 3, H, W)."""
     batch, channels, height, width = first.shape
     count = batch * height * width
-    products = torch.empty((TAPS, count), dtype=torch.float32, device=first.device)
+    products = torch.empty((TAPS, count), dtype=torch.bfloat16, device=first.device)
     grid = (triton.cdiv(count, PIXELS),)
     stem_products_kernel[grid](first, second, activation, rows, products, count, channels, PIXELS)
     result = torch.empty((batch, 3, height, width), dtype=torch.float32, device=first.device)
@@ -111,11 +132,37 @@ def add_and_mask_kernel(
 
 
 @triton.jit
-def add_bias_and_relu_kernel(x, bias, count, channels: tl.constexpr, block: tl.constexpr):
-    offsets = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    inside = offsets < count
-    total = tl.load(x + offsets, inside).to(tl.float32) + tl.load(bias + offsets % channels).to(tl.float32)
-    tl.store(x + offsets, tl.maximum(total, 0.0).to(tl.bfloat16), inside)
+def strided_kernel(
+    x,
+    rows,
+    bias,
+    result,
+    count,
+    height,
+    width,
+    out_height,
+    out_width,
+    channels: tl.constexpr,
+    outputs: tl.constexpr,
+    block: tl.constexpr,
+):
+    pixel = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    column, row, image = (
+        pixel % out_width,
+        (pixel // out_width) % out_height,
+        pixel // (out_width * out_height),
+    )
+    c, n = tl.arange(0, channels), tl.arange(0, outputs)
+    total = tl.zeros((block, outputs), dtype=tl.float32)
+    for tap in range(9):
+        y, z = 2 * row + tap // 3 - 1, 2 * column + tap % 3 - 1
+        inside = (pixel < count) & (y >= 0) & (y < height) & (z >= 0) & (z < width)
+        where = ((image * height + y) * width + z) * channels
+        patch = tl.load(x + where[:, None] + c[None, :], inside[:, None], other=0.0)
+        weight = tl.load(rows + (tap * channels + c)[:, None] * outputs + n[None, :])
+        total = tl.dot(patch, weight, total)
+    value = tl.maximum(total + tl.load(bias + n).to(tl.float32)[None, :], 0.0)
+    tl.store(result + pixel[:, None] * outputs + n[None, :], value.to(tl.bfloat16), (pixel < count)[:, None])
 
 
 @triton.jit
@@ -148,7 +195,7 @@ def stem_products_kernel(
     positive = (tl.load(activation + where, inside).to(tl.float32) > 0) & inside
     flow = tl.where(positive, total, 0.0).to(tl.bfloat16)  # (block, channels)
     weight = tl.load(rows + k[None, :] * channels + n[:, None])  # (channels, 32)
-    value = tl.trans(tl.dot(flow, weight))  # (32, block)
+    value = tl.trans(tl.dot(flow, weight)).to(tl.bfloat16)  # (32, block)
     stored = (k < 27)[:, None] & (pixel < count)[None, :]
     tl.store(products + k.to(tl.int64)[:, None] * count + pixel[None, :], value, stored)
 
@@ -163,6 +210,6 @@ def stem_gather_kernel(products, result, count, height, width, block: tl.constex
         y, z = row - (tap // 3 - 1), column - (tap % 3 - 1)
         inside = (pixel < count) & (y >= 0) & (y < height) & (z >= 0) & (z < width)
         source = (image * height + y) * width + z
-        total += tl.load(products + (3 * tap + channel) * count + source, inside, other=0.0)
+        total += tl.load(products + (3 * tap + channel) * count + source, inside, other=0.0).to(tl.float32)
     target = ((image * 3 + channel) * height + row) * width + column
     tl.store(result + target, total, pixel < count)
