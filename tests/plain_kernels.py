@@ -14,14 +14,6 @@ def stem_forward(x: Tensor, rows: Tensor, bias: Tensor) -> Tensor:
     return out.contiguous(memory_format=torch.channels_last)
 
 
-def strided_rows(weight: Tensor) -> Tensor:
-    return weight.to(torch.bfloat16)
-
-
-def strided_convolution_relu(x: Tensor, rows: Tensor, bias: Tensor) -> Tensor:
-    return F.relu(F.conv2d(x, rows, bias, stride=2, padding=1))
-
-
 def add_and_mask(main: Tensor, shortcut: Tensor, activation: Tensor) -> Tensor:
     total = main.float()
     step = main.shape[2] // shortcut.shape[2]

@@ -39,35 +39,6 @@ def add_and_mask(main: Tensor, shortcut: Tensor, activation: Tensor) -> Tensor:
     return result
 
 
-def strided_rows(weight: Tensor) -> Tensor:
-    """A 3x3 convolution's weight (N, C, 3, 3) as bf16 rows (9 C, N), tap by tap."""
-    return weight.permute(2, 3, 1, 0).reshape(-1, len(weight)).to(torch.bfloat16).contiguous()
-
-
-def strided_convolution_relu(x: Tensor, rows: Tensor, bias: Tensor) -> Tensor:
-    """ReLU of a 3x3 convolution of stride 2 with one pixel of padding, bf16, channels last."""
-    batch, channels, height, width = x.shape
-    shape = (batch, rows.shape[1], (height + 1) // 2, (width + 1) // 2)
-    result = torch.empty(shape, dtype=torch.bfloat16, device=x.device, memory_format=torch.channels_last)
-    count = batch * shape[2] * shape[3]
-    strided_kernel[(triton.cdiv(count, PIXELS),)](
-        x,
-        rows,
-        bias,
-        result,
-        count,
-        height,
-        width,
-        shape[2],
-        shape[3],
-        channels,
-        shape[1],
-        PIXELS,
-        num_warps=8,
-    )
-    return result
-
-
 def stem_rows(weight: Tensor) -> Tensor:
     """The stem's weight (N, 3, 3, 3) as bf16 rows (32, N), one a tap."""
     rows = weight.permute(2, 3, 1, 0).reshape(TAPS, -1)
@@ -129,40 +100,6 @@ def add_and_mask_kernel(
     )
     positive = tl.load(activation + offsets, inside).to(tl.float32) > 0
     tl.store(result + offsets, tl.where(positive, total, 0.0).to(tl.bfloat16), inside)
-
-
-@triton.jit
-def strided_kernel(
-    x,
-    rows,
-    bias,
-    result,
-    count,
-    height,
-    width,
-    out_height,
-    out_width,
-    channels: tl.constexpr,
-    outputs: tl.constexpr,
-    block: tl.constexpr,
-):
-    pixel = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    column, row, image = (
-        pixel % out_width,
-        (pixel // out_width) % out_height,
-        pixel // (out_width * out_height),
-    )
-    c, n = tl.arange(0, channels), tl.arange(0, outputs)
-    total = tl.zeros((block, outputs), dtype=tl.float32)
-    for tap in range(9):
-        y, z = 2 * row + tap // 3 - 1, 2 * column + tap % 3 - 1
-        inside = (pixel < count) & (y >= 0) & (y < height) & (z >= 0) & (z < width)
-        where = ((image * height + y) * width + z) * channels
-        patch = tl.load(x + where[:, None] + c[None, :], inside[:, None], other=0.0)
-        weight = tl.load(rows + (tap * channels + c)[:, None] * outputs + n[None, :])
-        total = tl.dot(patch, weight, total)
-    value = tl.maximum(total + tl.load(bias + n).to(tl.float32)[None, :], 0.0)
-    tl.store(result + pixel[:, None] * outputs + n[None, :], value.to(tl.bfloat16), (pixel < count)[:, None])
 
 
 @triton.jit
