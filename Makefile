@@ -2,36 +2,45 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test test-all lint bench clean
+.PHONY: setup setup-dev demo test test-all lint bench docs clean
 
 setup: $(VENV)/.ready
+setup-dev: $(VENV)/.ready-dev
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,zoo,svhn]'
+	$(PIP) torch
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready
+	$(PIP) --editable '.[dev,zoo,svhn]'
 	touch $@
 
 demo: setup
 	$(BIN)/scaleproof demo
 
-test: setup
+test: setup-dev
 	$(BIN)/python -m pytest
 
-test-all: setup
+test-all: setup-dev
 	$(BIN)/python -m pytest -m 'not gpu' --cov --cov-report=term
 
-lint: setup
+lint: setup-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: setup
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt scipy requests tqdm gitpython
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps torchattacks foolbox eagerpy
+bench: setup-dev
+	$(PIP) scipy requests tqdm gitpython
+	$(PIP) --no-deps torchattacks foolbox eagerpy
 	$(BIN)/python benchmarks/attack_speed.py
+	$(BIN)/python benchmarks/memory.py
+
+docs:
+	$(PYTHON) tools/make_docs.py
 
 clean:
 	rm -rf $(VENV) demo-report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from datetime import UTC, datetime
@@ -26,10 +27,13 @@ def provenance(device: torch.device) -> dict[str, object]:
 
 
 def commit() -> str | None:
-    """The commit of this source tree, with a + where it was changed since; None for an installed package."""
+    """The commit of this source tree, with a + where it was changed since.
+
+    A copy without its history may be told by the variable SCALEPROOF_COMMIT; an installed package says None.
+    """
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
-        return None
+        return os.environ.get("SCALEPROOF_COMMIT")
     head = git(root, "rev-parse", "--short=12", "HEAD")
     changed = git(root, "status", "--porcelain", "--untracked-files=no")
     return None if head is None else head + ("+" if changed else "")

@@ -1,0 +1,128 @@
+"""Write the generated parts of the documents from the run folders under docs/results.
+
+    python tools/make_docs.py            write them
+    python tools/make_docs.py --check    fail where one is out of date
+
+A generated part stands between `<!-- generated: NAME -->` and `<!-- end -->`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "docs" / "results"
+DOCUMENTS = ("README.md", "docs/results/README.md", "docs/lab-log.md")
+BLOCK = re.compile(r"(<!-- generated: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def read(path: str) -> Any:
+    return json.loads((RESULTS / path).read_text())
+
+
+def percent(share: dict[str, Any]) -> str:
+    return f"{100 * share['accuracy']:.2f}"
+
+
+def provenance(run: dict[str, Any], count: int) -> str:
+    hardware, versions = run["hardware"]["name"], run["versions"]["torch"]
+    return f"n = {count:,}, seed {run['seed']}, commit {run['commit']}, {hardware}, torch {versions}"
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    align = ["---"] + ["---:"] * (len(head) - 1)
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, align, *rows]) + "\n"
+
+
+def demo_attacks() -> str:
+    evaluation, run = read("demo-cifar10/evaluation.json"), read("demo-cifar10/run.json")
+    restarts = evaluation["attacks"][0]["restarts"]
+    rows = [["clean", percent(evaluation["clean"]), "", ""]]
+    for attack in evaluation["attacks"]:
+        low, high = attack["robust"]["interval"]
+        rows.append(
+            [
+                attack["label"],
+                percent(attack["robust_one_restart"]),
+                percent(attack["robust"]),
+                f"{100 * low:.1f} to {100 * high:.1f}",
+            ]
+        )
+    low, high = evaluation["worst_case"]["interval"]
+    rows.append(
+        [
+            "**worst case**",
+            "",
+            f"**{percent(evaluation['worst_case'])}**",
+            f"{100 * low:.1f} to {100 * high:.1f}",
+        ]
+    )
+    mismatch = next(a["cosine_mismatch"] for a in evaluation["attacks"] if a["cosine_mismatch"] is not None)
+    head = ["accuracy in %", "1 restart", f"{restarts} restarts", "95% interval"]
+    note = f"\nThe cosine's argmax is not the decision on {100 * mismatch:.1f}% of the clean images ({provenance(run, evaluation['clean']['count'])}).\n"
+    return table(head, rows) + note
+
+
+def demo_sweep() -> str:
+    sweep, run = read("demo-scale-sweep/sweep.json"), read("demo-scale-sweep/run.json")
+    names = list(dict.fromkeys(row["label"] for row in sweep["rows"]))
+    cell = {(row["alpha"], row["label"]): percent(row["robust"]) for row in sweep["rows"]}
+    rows = [[f"{alpha:g}", *[cell[alpha, name] for name in names]] for alpha in sweep["alphas"]]
+    return table(["logits times", *names], rows) + f"\n({provenance(run, sweep['clean']['count'])})\n"
+
+
+def speed() -> str:
+    parts = []
+    for name, title in (("cpu", "demo network"), ("h200", "ResNet-18")):
+        if not (RESULTS / "benchmarks" / f"{name}.json").exists():
+            continue
+        record = read(f"benchmarks/{name}.json")
+        base = record["results"]["torchattacks"]
+        rows = [
+            [
+                who,
+                f"{run['image_steps_per_second']:,.0f}",
+                f"{run['image_steps_per_second'] / base['image_steps_per_second']:.2f}",
+                f"{run['verdict_seconds']:.2f}",
+                f"{run['robust']:.2f}",
+            ]
+            for who, run in record["results"].items()
+        ]
+        where = f"{record['hardware']['name']}, {record['images']:,} images, torch {record['versions']['torch']}, commit {record['commit']}"
+        head = [f"{title}, PGD-20", "image-steps/s", "ratio", "seconds to verdict", "robust %"]
+        parts.append(table(head, rows) + f"\n({where})\n")
+    return "\n".join(parts)
+
+
+GENERATORS: dict[str, Callable[[], str]] = {
+    "demo-attacks": demo_attacks,
+    "demo-sweep": demo_sweep,
+    "speed": speed,
+}
+
+
+def fresh(text: str) -> str:
+    return BLOCK.sub(lambda match: match[1] + GENERATORS[match[2]]() + match[3], text)
+
+
+def main() -> int:
+    stale = []
+    for name in DOCUMENTS:
+        path = ROOT / name
+        text = path.read_text()
+        if fresh(text) != text:
+            stale.append(name)
+            if "--check" not in sys.argv:
+                path.write_text(fresh(text))
+    if stale:
+        print("out of date:" if "--check" in sys.argv else "written:", ", ".join(stale))
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
