@@ -118,6 +118,8 @@ MISTAKES = {
     "eps": (["evaluate", "demo", "--eps", "eight"], "eps must be a number such as 0.031 or a fraction"),
     "negative eps": (["evaluate", "demo", "--eps", "-1"], "eps must be finite and >= 0, got -1"),
     "device": (["evaluate", "demo", "--device", "tpu9"], "device must be auto, cpu, cuda or cuda:N"),
+    "alphas": (["sweep", "demo", "--alphas", "1,x"], "alphas must be a number"),
+    "other device": (["evaluate", "demo", "--device", "mps"], "device must be auto, cpu, cuda or cuda:N"),
     "mode": (
         ["evaluate", "demo", "--limit", "2", "--mode", "both"],
         "mode must be one of independent, cascade",
@@ -175,12 +177,26 @@ def test_train_mode_can_be_allowed(workshop: Path) -> None:
     assert findings[0]["name"] == "train-mode"
 
 
-def test_a_full_disk_is_explained(tmp_path: Path) -> None:
-    done = run("evaluate", "demo", *QUICK, "--out", "/dev/full/run", cwd=tmp_path, code=2)
-    assert done.stderr.startswith("error: ")
-    from scaleproof.cli.main import advice
+def test_a_full_disk_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from scaleproof.cli import main
 
-    assert "the disk is full" in advice(OSError(28, "No space left on device"))
+    def no_space(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "fsync", no_space)
+    monkeypatch.setattr(sys, "argv", ["scaleproof", "evaluate", "demo", *QUICK, "--out", "run"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert "the disk is full" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_mistake_does_not_claim_the_folder(workshop: Path) -> None:
+    run("evaluate", "mine:in_train_mode", *QUICK, "--out", "twice", cwd=workshop, code=2)
+    run("evaluate", "demo", *QUICK, "--out", "twice", cwd=workshop)
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:

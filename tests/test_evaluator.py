@@ -152,7 +152,7 @@ BAD = {
     "label kind": (lambda: (LinearNet(4).eval(), X, Y.float()), "labels must be whole numbers"),
     "train mode": (
         lambda: (nn.Sequential(nn.Dropout(), LinearNet(4)), X, Y),
-        r"train mode \(net.0 \(Dropout\)\)",
+        r"train mode \(0 \(Dropout\)\)",
     ),
     "probabilities": (lambda: (Softmax().eval(), X, Y), "its outputs are probabilities"),
     "nothing": (lambda: (LinearNet(4).eval(), X[:0], Y[:0]), "at least one image"),
@@ -200,3 +200,73 @@ def test_names_must_be_unique() -> None:
         evaluate(net, data, [PGD(), PGD()])
     with pytest.raises(ValueError, match="Did you mean 'si-pgd'"):
         suite("sipgd")
+
+
+class NanGradient(nn.Module):
+    """The same decisions, and a gradient that is not a number."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x) + (0 * x).sum((1, 2, 3)).sqrt()[:, None]
+
+
+class Detached(NanGradient):
+    """The same decisions, and no gradient at all."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x.detach())
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "name"), [(NanGradient, "gradient-not-finite"), (Detached, "gradient-zero")]
+)
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_useless_gradients_are_said(wrapper: type[NanGradient], name: str, norm: str) -> None:
+    net, data = case(20, 0)
+    attacks = suite("pgd", Threat(norm=norm, eps=0.02), steps=3)  # type: ignore[arg-type]
+    assert name not in {finding.name for finding in evaluate(net, data, attacks).findings}
+    findings = evaluate(wrapper(net).eval(), data, attacks).findings
+    assert name in {finding.name for finding in findings}
+
+
+def test_a_store_never_answers_for_another_run() -> None:
+    from scaleproof.store import MemoryStore
+
+    net, data = case(10, 0)
+    store = MemoryStore()
+    evaluate(net, data, PAPER, store=store)
+    evaluate(net, data, PAPER, store=store)
+    for changed in ({"seed": 1}, {"batch_size": 3}):
+        with pytest.raises(ValueError, match="units of another run"):
+            evaluate(net, data, PAPER, store=store, **changed)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="units of another run"):
+        evaluate(Classifier(net).rescaled(2.0), data, PAPER, store=store)
+
+
+def test_a_model_that_does_not_take_the_images() -> None:
+    with pytest.raises(
+        ValueError, match=r"does not take these images, torch.float32 of shape \(8, 3, 4, 4\)"
+    ):
+        evaluate(LinearNet(4, (3, 8, 8)).eval(), (X, Y), PAPER)
+    with pytest.raises(ValueError, match=r"its parameters are torch\.float64"):
+        evaluate(LinearNet(4).double().eval(), (X, Y), PAPER)
+
+
+def test_probabilities_are_seen_at_any_scale() -> None:
+    with pytest.raises(ValueError, match="its outputs are probabilities"):
+        evaluate(Classifier(Softmax().eval()).rescaled(1e-3), (X, Y), suite("pgd"))
+
+
+def test_callers_modes_do_not_matter() -> None:
+    net, data = case(10, 0)
+    expected = evaluate(net, data, PAPER).robust()
+    with torch.inference_mode():
+        assert evaluate(net, data, PAPER).robust() == expected
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert evaluate(net, (data[0].clone().requires_grad_(), data[1]), PAPER).robust() == expected
+    classifier = Classifier(net.train())
+    net.eval()
+    assert evaluate(classifier, data, PAPER).robust() == expected

@@ -78,7 +78,8 @@ def test_scaling_leaves_si_pgd_untouched() -> None:
 
 @pytest.mark.parametrize("width", [16, 64])
 @pytest.mark.parametrize("halved", [False, True])
-def test_kernels_against_plain_torch(width: int, halved: bool) -> None:
+@pytest.mark.parametrize("size", [32, 7])
+def test_kernels_against_plain_torch(width: int, halved: bool, size: int) -> None:
     import plain_kernels
     from scaleproof.speed import kernels
 
@@ -88,14 +89,14 @@ def test_kernels_against_plain_torch(width: int, halved: bool) -> None:
         tensor = torch.randn(5, width, size, size, device="cuda", dtype=torch.bfloat16)
         return tensor.contiguous(memory_format=torch.channels_last)
 
-    main, shortcut, activation = random(32), random(16 if halved else 32), random(32)
+    main, shortcut, activation = random(size), random((size + 1) // 2 if halved else size), random(size)
     expected = plain_kernels.add_and_mask(main, shortcut, activation)
     torch.testing.assert_close(kernels.add_and_mask(main, shortcut, activation), expected)
     bias = torch.randn(width, device="cuda").to(torch.bfloat16)
     if halved:
         return
     weight = torch.randn(width, 3, 3, 3, device="cuda").to(torch.bfloat16)
-    x = torch.rand(5, 3, 32, 32, device="cuda")
+    x = torch.rand(5, 3, size, size, device="cuda")
     rows = kernels.stem_rows(weight)
     exact = F.relu(F.conv2d(x.to(torch.bfloat16).double(), weight.double(), bias.double(), padding=1))
     torch.testing.assert_close(kernels.stem_forward(x, rows, bias).double(), exact, rtol=0.01, atol=0.01)

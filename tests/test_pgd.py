@@ -177,10 +177,11 @@ def test_any_number_of_classes(classes: int) -> None:
 
 def test_restarts_only_help() -> None:
     net, x = SmallConvNet().eval(), images(50, (3, 8, 8))
-    attack = PGD(threat=Threat(eps=0.01), steps=3, restarts=4)
+    attack = PGD(threat=Threat(eps=0.01), steps=1, step_size=0.002, restarts=4)
     evaluation = evaluate(net, (x, decisions(net, x)), [attack])
     by_restarts = [evaluation.robust("pgd", count).correct for count in range(1, 5)]
     assert by_restarts == sorted(by_restarts, reverse=True)
+    assert by_restarts[-1] < by_restarts[0], "some image needs another start"
 
 
 def test_a_row_does_not_depend_on_its_neighbours() -> None:
@@ -214,3 +215,16 @@ def test_bad_settings(words: dict[str, object], message: str) -> None:
 def test_a_target_beyond_the_classes() -> None:
     with pytest.raises(ValueError, match="target must be below the number of classes 2, got 2"):
         PGD(target=2).for_classes(2)
+
+
+def test_a_batch_is_checked_and_the_model_left_alone() -> None:
+    net, x, y = linear_case()
+    with pytest.raises(ValueError, match=r"pixels must be in \[0, 1\]"):
+        attack_batch(PGD(), net, x + 1, y)
+    with pytest.raises(ValueError, match="labels must be in 0 to 1, got 2"):
+        attack_batch(PGD(), net, x, y + 1)
+    trained = torch.nn.Sequential(torch.nn.BatchNorm2d(3), net)
+    before = trained[0].running_mean.clone()
+    found = attack_batch(PGD(threat=LINF, steps=2), trained, x, y.int())
+    assert LINF.violation(found, x) is None
+    assert torch.equal(trained[0].running_mean, before)

@@ -122,8 +122,17 @@ def test_a_folder_is_claimed_once(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert open_run(folder, {"seed": 0}) == FolderStore(folder / "units")
     assert open_run(folder, {"seed": 0}) == FolderStore(folder / "units")
-    with pytest.raises(ValueError, match=r"other settings \(seed was 0, is 1\): give another --out"):
-        open_run(folder, {"seed": 1})
+    (folder / "units").mkdir()
+    assert open_run(folder, {"seed": 1}) == FolderStore(folder / "units"), (
+        "nothing was done yet: the claim moves on"
+    )
+    write_arrays(folder / "units" / "clean.npz", {"x": np.zeros(1)})
+    with pytest.raises(ValueError, match=r"other settings \(seed was 1, is 0\): give another --out"):
+        open_run(folder, {"seed": 0})
+    scrap = tmp_path / "scrap"
+    scrap.mkdir()
+    (scrap / ".unfinished.json.77.part").touch()
+    open_run(scrap, {"seed": 0})
     other = tmp_path / "photos"
     other.mkdir()
     (other / "cat.png").touch()
@@ -137,4 +146,10 @@ def test_damaged_arrays_read_as_absent(tmp_path: Path) -> None:
     data = (tmp_path / "a.npz").read_bytes()
     (tmp_path / "a.npz").write_bytes(data[:200])
     assert read_arrays(tmp_path / "a.npz") is None
+    for position in range(0, len(data), 7):
+        flipped = bytearray(data)
+        flipped[position] ^= 0x55
+        (tmp_path / "a.npz").write_bytes(flipped)
+        stored = read_arrays(tmp_path / "a.npz")
+        assert stored is None or "x" not in stored or (stored["x"] == np.arange(1000)).all()
     assert read_arrays(tmp_path / "b.npz") is None

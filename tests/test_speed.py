@@ -76,6 +76,17 @@ def test_what_cannot_be_folded() -> None:
     assert not can_fold(net)
     handle.remove()
     assert not can_fold(nn.Linear(2, 2).eval())
+    net.head = nn.Linear(32, 10, bias=False).eval()
+    assert not can_fold(net)
+
+    class OtherLinear(nn.Linear):
+        """Stands for any head of another kind."""
+
+    net.head = OtherLinear(32, 10).eval()
+    assert not can_fold(net)
+    patched = NETWORKS["resnet"]().eval()
+    patched.forward = lambda x: x  # type: ignore[method-assign, assignment]
+    assert not can_fold(patched)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda objective: objective.name)
@@ -127,14 +138,15 @@ def spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["resnet", "bottleneck"])
+@pytest.mark.parametrize("size", [16, 14])  # 14, 7, 4: odd sizes on the way
 @pytest.mark.usefixtures("spelled_out")
-def test_the_hand_written_backward(name: str) -> None:
+def test_the_hand_written_backward(name: str, size: int) -> None:
     from scaleproof.speed.fused import FusedBody
 
     torch.manual_seed(0)
     net = trained_looking(NETWORKS[name]())
     body = FusedBody(fold(net))  # type: ignore[arg-type]
-    x = torch.rand(4, 3, 16, 16, requires_grad=True)
+    x = torch.rand(4, 3, size, size, requires_grad=True)
     fast, plain = body(x), net.features(x)
     torch.testing.assert_close(fast, plain, rtol=0.05, atol=0.05)
     weights = torch.randn_like(plain)

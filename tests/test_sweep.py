@@ -51,6 +51,6 @@ def test_clean_accuracy_does_not_move(sweep: Sweep) -> None:
 
 def test_bad_scales() -> None:
     model, images = load_model("demo").classifier, load("sample").first(2)
-    for alphas in ([], [1.0, -1.0]):
-        with pytest.raises(ValueError, match="alphas must be positive and at least one"):
+    for alphas in ([], [1.0, -1.0], [float("nan")]):
+        with pytest.raises(ValueError, match="alphas must be positive, finite and at least one"):
             scale_sweep(model, images, [PGD()], alphas=alphas)

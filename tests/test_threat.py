@@ -84,3 +84,21 @@ def test_range_and_nan_are_seen() -> None:
 def test_bad_threats(given_norm: str, eps: float, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Threat(norm=given_norm, eps=eps)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [1e-33, 1e-25, 1e-10, 1e20])
+def test_l2_directions_have_length_one_at_any_scale(size: float) -> None:
+    gradient = size * (batch(3) - 0.5)
+    torch.testing.assert_close(Threat(norm="l2").steepest(gradient).flatten(1).norm(dim=1), torch.ones(6))
+
+
+def test_l2_projection_of_a_large_image() -> None:
+    threat, clean = Threat(norm="l2", eps=3.0), torch.full((1, 3, 224, 224), 0.5)
+    far = clean + 0.4 * (torch.rand(clean.shape, generator=torch.Generator().manual_seed(0)) - 0.5)
+    assert threat.violation(threat.project(far, clean), clean) is None
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_what_is_not_a_number_has_no_direction(norm: str) -> None:
+    gradient = torch.full((1, 3, 2, 2), math.nan)
+    assert bool((Threat(norm=norm).steepest(gradient) == 0).all())  # type: ignore[arg-type]

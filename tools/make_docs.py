@@ -64,7 +64,10 @@ def demo_attacks() -> str:
     )
     mismatch = next(a["cosine_mismatch"] for a in evaluation["attacks"] if a["cosine_mismatch"] is not None)
     head = ["accuracy in %", "1 restart", f"{restarts} restarts", "95% interval"]
-    note = f"\nThe cosine's argmax is not the decision on {100 * mismatch:.1f}% of the clean images ({provenance(run, evaluation['clean']['count'])}).\n"
+    facts = provenance(run, evaluation["clean"]["count"])
+    note = (
+        f"\nThe cosine's argmax is not the decision on {100 * mismatch:.1f}% of the clean images ({facts}).\n"
+    )
     return table(head, rows) + note
 
 
@@ -93,7 +96,8 @@ def speed() -> str:
             ]
             for who, run in record["results"].items()
         ]
-        where = f"{record['hardware']['name']}, {record['images']:,} images, torch {record['versions']['torch']}, commit {record['commit']}"
+        facts = f"{record['images']:,} images, torch {record['versions']['torch']}, commit {record['commit']}"
+        where = f"{record['hardware']['name']}, {facts}"
         head = [f"{title}, PGD-20", "image-steps/s", "ratio", "seconds to verdict", "robust %"]
         parts.append(table(head, rows) + f"\n({where})\n")
     return "\n".join(parts)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.pgd import PGD
 from scaleproof.evaluation import AttackResult, Evaluation, Share
 from scaleproof.evaluator import Progress, evaluate
-from scaleproof.images import Images, spans
-from scaleproof.losses import Objective
+from scaleproof.images import Images, as_images, spans
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.oracle import Oracle
+from scaleproof.rng import Rng
 from scaleproof.speed import PLAIN, Speed
 from scaleproof.store import MemoryStore, UnitStore
 
@@ -82,7 +84,7 @@ class Sweep:
 
 def scale_sweep(
     model: nn.Module,
-    images: Images,
+    images: Images | tuple[Tensor, Tensor],
     attacks: Sequence[PGD],
     *,
     alphas: Sequence[float] = ALPHAS,
@@ -93,9 +95,8 @@ def scale_sweep(
     progress: Callable[[Progress], None] | None = None,
 ) -> Sweep:
     """Attack h = f(alpha g) for each alpha: the same decisions, other logits."""
-    if not alphas or min(alphas) <= 0:
-        raise ValueError(f"alphas must be positive and at least one, got {list(alphas)}")
-    classifier, store = as_classifier(model), store or MemoryStore()
+    checked_alphas(alphas)
+    classifier, images, store = as_classifier(model), as_images(images), store or MemoryStore()
     rows: list[SweepRow] = []
     evaluations: list[Evaluation] = []
     for number, alpha in enumerate(alphas):
@@ -108,7 +109,7 @@ def scale_sweep(
             seed=seed,
             batch_size=batch_size,
             speed=speed,
-            store=store.part(f"alpha-{alpha:g}"),
+            store=store.part(f"alpha-{alpha!r}"),
             progress=report,
         )
         evaluations.append(evaluation)
@@ -160,11 +161,12 @@ def examples_digest(result: AttackResult) -> str:
 def gradient_health(classifier: Classifier, images: Images, attack: PGD) -> tuple[float, float]:
     """Mean size and share of zeros of the objective's gradient at clean images, in plain float32."""
     oracle = Oracle(classifier, speed=PLAIN)
-    objective = fitted_objective(oracle, images, attack)
     sizes, zeros, count = 0.0, 0, 0
     for rows in spans(min(len(images), GRADIENT_IMAGES), GRADIENT_BATCH):
         x, y = (tensor.to(oracle.device) for tensor in images.select(rows))
-        gradient = oracle.value_and_grad(objective, x, y).gradient
+        fitted, _ = attack.for_classes(oracle.judge(x[:1]).shape[1])
+        state = replace(fitted, start="none").init(oracle, x, y, torch.from_numpy(rows), Rng(0))
+        gradient = oracle.value_and_grad(fitted.objective, x, state.y).gradient
         sizes += float(gradient.double().abs().sum())
         zeros += int((gradient == 0).sum())
         count += len(x)
@@ -172,10 +174,9 @@ def gradient_health(classifier: Classifier, images: Images, attack: PGD) -> tupl
     return sizes / count, zeros / (count * entries)
 
 
-def fitted_objective(oracle: Oracle, images: Images, attack: PGD) -> Objective:
-    x, _ = images.select(next(spans(1, 1)))
-    fitted, _ = attack.for_classes(oracle.judge(x.to(oracle.device)).shape[1])
-    return fitted.objective
+def checked_alphas(alphas: Sequence[float]) -> None:
+    if not alphas or not all(0 < alpha < math.inf for alpha in alphas):
+        raise ValueError(f"alphas must be positive, finite and at least one, got {list(alphas)}")
 
 
 def sweepable(attacks: Sequence[Attack]) -> tuple[PGD, ...]:

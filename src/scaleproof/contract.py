@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from scaleproof.evaluation import Finding
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Something the reader of a number should know."""
+
+    name: str
+    severity: str
+    meaning: str
+
 
 MODE_MATTERS = (
     nn.modules.batchnorm._BatchNorm,
@@ -44,17 +53,20 @@ def check_labels(y: Tensor, classes: int, first: int = 0) -> None:
         raise ValueError(f"labels must be in 0 to {classes - 1}, got {int(y[row])} for image {first + row}")
 
 
-def check_logits(logits: Tensor) -> None:
-    """Finite, and not probabilities: a softmax at the end hides gradients from every attack on logits."""
-    if not bool(torch.isfinite(logits).all()):
-        raise ValueError(
-            "the model returned NaN or infinite logits on clean images: look at its weights and inputs"
-        )
-    sums_to_one = bool(((logits.sum(1) - 1).abs() < 1e-3).all()) and bool((logits >= 0).all())
-    if sums_to_one:
+def check_logits(logits: Tensor, scale: float = 1.0) -> None:
+    """Not probabilities: a softmax at the end hides gradients from every attack on logits."""
+    rows = logits / scale
+    if bool(((rows.sum(1) - 1).abs() < 1e-3).all()) and bool((rows >= 0).all()):
         raise ValueError(
             "the model must return logits, its outputs are probabilities (>= 0, each row sums to 1): "
             "remove the softmax at its end"
+        )
+
+
+def check_finite(logits: Tensor) -> None:
+    if not bool(torch.isfinite(logits).all()):
+        raise ValueError(
+            "the model returned NaN or infinite logits on clean images: look at its weights and inputs"
         )
 
 
@@ -86,3 +98,17 @@ def buffers_kept(model: nn.Module) -> Iterator[None]:
 
 def any_training(model: nn.Module) -> bool:
     return any(module.training for module in model.modules())
+
+
+@contextmanager
+def understood(x: Tensor, model: nn.Module) -> Iterator[None]:
+    """What a model raises on its first images, explained with their shape and kind."""
+    try:
+        yield
+    except (RuntimeError, AssertionError, TypeError, IndexError) as error:
+        kinds = {str(parameter.dtype) for parameter in model.parameters()} or {"none"}
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ValueError(
+            f"the model does not take these images, {x.dtype} of shape {tuple(x.shape)} "
+            f"(its parameters are {', '.join(sorted(kinds))}): {first}"
+        ) from error

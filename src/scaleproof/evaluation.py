@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from scaleproof.contract import Finding
+
 Flags = NDArray[np.bool_]
 Z95 = 1.959963984540054
 
@@ -81,6 +83,8 @@ class AttackResult:
     forwards: int
     backwards: int
     seconds: float
+    not_finite: int = 0  # gradients that were not numbers, in images
+    stuck: int = 0  # gradients that were zero at an image still classified right
     notes: tuple[str, ...] = ()
 
     @property
@@ -94,15 +98,6 @@ class AttackResult:
     @property
     def attacked(self) -> int:
         return int(self.verdicts["attacked"].any(axis=0).sum())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """Something the reader of a number should know."""
-
-    name: str
-    severity: str
-    meaning: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +172,8 @@ class Evaluation:
             "backwards": result.backwards,
             "seconds": result.seconds,
             "image_steps_per_second": result.backwards / result.seconds if result.seconds else 0.0,
+            "gradients_not_finite": result.not_finite,
+            "gradients_zero": result.stuck,
             "scale_invariant": result.scale_invariant,
             "cosine_mismatch": self.cosine_mismatch if result.needs_features else None,
             "notes": list(result.notes),

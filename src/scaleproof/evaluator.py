@@ -7,7 +7,6 @@ killed resumes with the same verdicts bit for bit.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,17 +20,30 @@ from torch import Tensor, nn
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.loop import Packing, perturb
 from scaleproof.attacks.suites import unique
-from scaleproof.contract import buffers_kept, check_images, check_labels, check_logits, check_mode
-from scaleproof.evaluation import EMPTY, VERDICTS, AttackResult, Evaluation, Finding
-from scaleproof.images import Images, Rows, TensorImages, spans
+from scaleproof.contract import (
+    Finding,
+    buffers_kept,
+    check_finite,
+    check_images,
+    check_labels,
+    check_logits,
+    check_mode,
+    understood,
+)
+from scaleproof.evaluation import VERDICTS, Evaluation
+from scaleproof.images import Images, Rows, as_images, spans
 from scaleproof.losses import margin
+from scaleproof.models.architectures import weights_digest
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
-from scaleproof.store import MemoryStore, UnitStore
+from scaleproof.store import MemoryStore, UnitStore, settings_digest
+from scaleproof.units import Unit, assemble, digests, gradient_findings
 
 Mode = Literal["independent", "cascade"]
+Report = Callable[["Progress"], None]
+Arrays = Mapping[str, NDArray[Any]]
 FIRST_LOOK = 8
 
 
@@ -56,7 +68,7 @@ def evaluate(
     batch_size: int | None = None,
     speed: Speed | None = None,
     store: UnitStore | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Report | None = None,
     allow_train_mode: bool = False,
 ) -> Evaluation:
     """Robust accuracy of a model under attacks, with the verdict on every image.
@@ -64,14 +76,15 @@ def evaluate(
     `independent`: each attack on every correctly classified image, with all its steps (the paper's columns).
     `cascade`: each attack on what those before it left, and broken rows leave the loop at once (the worst case, fast).
     """
-    if mode not in get_args(Mode):
-        raise ValueError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
-    source = TensorImages(*images) if isinstance(images, tuple) else images
-    classifier = as_classifier(model)
-    findings = check_mode(classifier, allow_train_mode)
-    with buffers_kept(classifier):
-        run = Run(classifier, source, unique(attacks), mode, seed, batch_size, speed, store or MemoryStore())
-        return run.evaluation(findings, progress or (lambda _: None))
+    checked_mode(mode)
+    with torch.inference_mode(False):
+        source, classifier = as_images(images), as_classifier(model)
+        findings = check_mode(classifier.net, allow_train_mode)
+        with buffers_kept(classifier):
+            run = Run(
+                classifier, source, unique(attacks), mode, seed, batch_size, speed, store or MemoryStore()
+            )
+            return run.evaluation(findings, progress or (lambda _: None))
 
 
 class Run:
@@ -93,72 +106,101 @@ class Run:
         self.images, self.attacks, self.mode, self.seed, self.store = images, attacks, mode, seed, store
         self.oracle = Oracle(classifier, speed=speed)
         self.batch_size = checked_batch_size(batch_size, self.oracle.device)
+        self.features = any(attack.needs_features for attack in attacks)
 
-    def evaluation(self, findings: tuple[Finding, ...], progress: Callable[[Progress], None]) -> Evaluation:
-        began = time.perf_counter()
+    def evaluation(self, findings: tuple[Finding, ...], progress: Report) -> Evaluation:
+        self.first_look()
         clean = self.clean_pass()
         labels, prediction = clean["label"], clean["prediction"]
         fitted = [attack.for_classes(int(clean["classes"])) for attack in self.attacks]
         chunks = even_chunks(np.flatnonzero(labels == prediction), self.batch_size)
         self.packing = Packing(len(chunks[0]) if chunks else 1, pad=self.oracle.graphs is not None)
         units = self.attack_chunks(chunks, [attack for attack, _ in fitted], len(labels), progress)
-        results = [
+        results = tuple(
             assemble(attack, notes, units[attack.name], len(labels))
             for attack, (_, notes) in zip(self.attacks, fitted, strict=True)
-        ]
-        disagrees = clean.get("cosine_disagrees")
+        )
         return Evaluation(
             mode=self.mode,
             labels=labels,
             clean_prediction=prediction,
-            cosine_disagrees=disagrees,
-            attacks=tuple(results),
-            seconds=time.perf_counter() - began,
+            cosine_disagrees=clean.get("cosine_disagrees"),
+            attacks=results,
+            seconds=float(clean["seconds"]) + sum(result.seconds for result in results),
             speed=self.oracle.describe(),
             head=self.oracle.classifier.head_name,
-            findings=findings,
+            findings=findings + gradient_findings(results),
         )
 
-    def clean_pass(self) -> Mapping[str, NDArray[Any]]:
+    def first_look(self) -> None:
+        """The first few images through the model: what it returns, and where its head is."""
+        x, y = self.batch(np.arange(min(FIRST_LOOK, len(self.images)), dtype=np.int64))
+        check_images(x, y)
+        classifier = self.oracle.classifier
+        with understood(x, classifier):
+            logits = self.oracle.judge(x)
+        check_finite(logits)
+        check_logits(logits, classifier.logit_scale)
+        if self.features:
+            self.oracle.judge_outputs(x, features=True)
+
+    def fingerprint(self) -> str:
+        """What verdicts depend on, so that a store never answers for another run."""
+        classifier = self.oracle.classifier
+        normalisation = [None if t is None else t.tolist() for t in (classifier.mean, classifier.std)]
+        return settings_digest(
+            {
+                "weights": weights_digest(classifier),
+                "model": [str(normalisation), classifier.logit_scale, str(classifier.net)],
+                "attacks": [attack.describe() for attack in self.attacks],
+                "run": [
+                    self.mode,
+                    self.seed,
+                    len(self.images),
+                    self.batch_size,
+                    str(self.oracle.choice.precision),
+                ],
+            }
+        )
+
+    def clean_pass(self) -> Arrays:
         """Predictions on clean images in float32, after checking images, labels and logits."""
+        mark, began = self.fingerprint(), time.perf_counter()
         stored = self.store.load("clean")
+        if stored is not None and str(stored.get("fingerprint")) != mark:
+            raise ValueError(
+                "the store holds units of another run (model, attacks, seed or data): give an empty one"
+            )
         if stored is not None:
             return stored
         parts = [self.clean_part(rows) for rows in spans(len(self.images), self.batch_size)]
         joined: dict[str, NDArray[Any]] = {
             name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "classes"
         }
-        joined["classes"] = parts[0]["classes"]
+        joined |= {"classes": parts[0]["classes"], "fingerprint": np.array(mark)}
+        joined["seconds"] = np.array(time.perf_counter() - began)
         self.store.save("clean", joined)
         return joined
 
     def clean_part(self, rows: Rows) -> dict[str, NDArray[Any]]:
         x, y = self.batch(rows)
         check_images(x, y, int(rows[0]))
-        if rows[0] == 0:
-            check_logits(self.oracle.judge(x[:FIRST_LOOK]))  # before the head is looked for
-        features = any(attack.needs_features for attack in self.attacks)
-        output = self.oracle.judge_outputs(x, features=features)
-        check_logits(output.logits)
+        output = self.oracle.judge_outputs(x, features=self.features)
+        check_finite(output.logits)
         check_labels(y, output.logits.shape[1], int(rows[0]))
         decision = output.logits.argmax(1)
         part = {"label": y, "prediction": decision}
-        if features:
+        if self.features:
             part["cosine_disagrees"] = output.cosines.argmax(1) != decision
         arrays: dict[str, NDArray[Any]] = {name: tensor.cpu().numpy() for name, tensor in part.items()}
-        arrays["classes"] = np.array(output.logits.shape[1])
-        return arrays
+        return {**arrays, "classes": np.array(output.logits.shape[1])}
 
     def batch(self, rows: Rows) -> tuple[Tensor, Tensor]:
         x, y = self.images.select(rows)
-        return x.to(self.oracle.device), y.to(self.oracle.device)
+        return x.detach().to(self.oracle.device), y.to(self.oracle.device)
 
     def attack_chunks(
-        self,
-        chunks: Sequence[Rows],
-        attacks: Sequence[Attack],
-        count: int,
-        progress: Callable[[Progress], None],
+        self, chunks: Sequence[Rows], attacks: Sequence[Attack], count: int, progress: Report
     ) -> dict[str, list[Unit]]:
         """Every unit of work, from the store where it is there already."""
         units: dict[str, list[Unit]] = {attack.name: [] for attack in attacks}
@@ -171,38 +213,38 @@ class Run:
                     label = attack.label if attack.restarts == 1 else f"{attack.label}, restart {restart + 1}"
                     progress(Progress(done=done, total=total, label=label, unbroken=unbroken, count=count))
                     rows = chunk[alive] if self.mode == "cascade" else chunk
-                    arrays = self.unit(f"{number:05d}.{attack.name}.{restart}", attack, restart, rows)
-                    units[attack.name].append(Unit(restart=restart, arrays=arrays))
+                    unit = self.unit(f"{number:05d}.{attack.name}.{restart}", attack, restart, rows)
+                    units[attack.name].append(unit)
                     before, done = int(alive.sum()), done + 1
-                    alive[np.isin(chunk, arrays["row"][arrays["broken"]])] = False
+                    alive[np.isin(chunk, unit.broken_rows)] = False
                     unbroken -= before - int(alive.sum())
         progress(Progress(done=done, total=total, label="done", unbroken=unbroken, count=count))
         return units
 
-    def unit(self, key: str, attack: Attack, restart: int, rows: Rows) -> Mapping[str, NDArray[Any]]:
-        stored = self.store.load(key)
-        if stored is None:
-            stored = self.work(attack, restart, rows)
-            self.store.save(key, stored)
-        return stored
+    def unit(self, key: str, attack: Attack, restart: int, rows: Rows) -> Unit:
+        stored = Unit.accepted(restart, self.store.load(key), rows)
+        if stored is not None:
+            return stored
+        arrays = self.work(attack, restart, rows)
+        self.store.save(key, arrays)
+        return Unit(restart, arrays)
 
     def work(self, attack: Attack, restart: int, rows: Rows) -> dict[str, NDArray[Any]]:
         """Attack these rows and judge what comes back."""
         cost, began = self.oracle.cost, time.perf_counter()
         forwards, backwards = cost.forwards, cost.backwards
-        if len(rows) == 0:
-            arrays: dict[str, NDArray[Any]] = {name: np.zeros(0, dtype) for name, dtype in VERDICTS.items()}
-        else:
+        arrays: dict[str, NDArray[Any]] = {name: np.zeros(0, dtype) for name, dtype in VERDICTS.items()}
+        if len(rows) > 0:
             x, y = self.batch(rows)
-            index = torch.from_numpy(rows).to(x.device)
-            rng = Rng(self.seed, attack.name, restart)
+            index, rng = torch.from_numpy(rows).to(x.device), Rng(self.seed, attack.name, restart)
             drop = self.mode == "cascade"
             found = perturb(attack, self.oracle, x, y, index, rng, drop=drop, packing=self.packing)
             arrays = self.verdict(attack, x, found, y)  # copies to the host, so the clock below is honest
+        counts = [cost.forwards - forwards, cost.backwards - backwards, *self.oracle.health.read()]
         return {
             **arrays,
             "row": rows,
-            "cost": np.array([cost.forwards - forwards, cost.backwards - backwards]),
+            "counts": np.array(counts),
             "seconds": np.array(time.perf_counter() - began),
         }
 
@@ -223,37 +265,7 @@ class Run:
         arrays: dict[str, NDArray[Any]] = {
             name: tensor.cpu().numpy().astype(VERDICTS[name]) for name, tensor in tensors.items()
         }
-        arrays["digest"] = digests(found)
-        return arrays
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unit:
-    restart: int
-    arrays: Mapping[str, NDArray[Any]]
-
-
-def assemble(attack: Attack, notes: tuple[str, ...], units: Sequence[Unit], count: int) -> AttackResult:
-    """One attack's units as arrays of shape (restarts, N)."""
-    verdicts: dict[str, NDArray[Any]] = {
-        name: np.full((attack.restarts, count), EMPTY[name], dtype) for name, dtype in VERDICTS.items()
-    }
-    for unit in units:
-        for name, values in verdicts.items():
-            values[unit.restart, unit.arrays["row"]] = unit.arrays[name]
-    cost = np.sum([unit.arrays["cost"] for unit in units], axis=0) if units else np.zeros(2)
-    return AttackResult(
-        name=attack.name,
-        label=attack.label,
-        settings=attack.describe(),
-        scale_invariant=attack.scale_invariant,
-        needs_features=attack.needs_features,
-        verdicts=verdicts,
-        forwards=int(cost[0]),
-        backwards=int(cost[1]),
-        seconds=float(sum(float(unit.arrays["seconds"]) for unit in units)),
-        notes=notes,
-    )
+        return {**arrays, "digest": digests(found)}
 
 
 def even_chunks(rows: Rows, most: int) -> list[Rows]:
@@ -261,13 +273,9 @@ def even_chunks(rows: Rows, most: int) -> list[Rows]:
     return list(np.array_split(rows, -(-len(rows) // most))) if len(rows) else []
 
 
-def digests(x: Tensor) -> NDArray[np.uint64]:
-    """A 64-bit hash of each example's bytes."""
-    rows = x.detach().contiguous().cpu().numpy()
-    return np.array(
-        [int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=8).digest(), "little") for row in rows],
-        np.uint64,
-    )
+def checked_mode(mode: str) -> None:
+    if mode not in get_args(Mode):
+        raise ValueError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
 
 
 def checked_batch_size(batch_size: int | None, device: torch.device) -> int:

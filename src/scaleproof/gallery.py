@@ -17,33 +17,43 @@ from scaleproof.images import Images
 from scaleproof.models.classifier import as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
+from scaleproof.speed import Speed
 
 MOST = 12
 
 
 def gallery(
-    model: nn.Module, images: Images, attacks: Sequence[Attack], evaluation: Evaluation, *, seed: int = 0
+    model: nn.Module,
+    images: Images,
+    attacks: Sequence[Attack],
+    evaluation: Evaluation,
+    *,
+    seed: int = 0,
+    speed: Speed | None = None,
 ) -> dict[str, NDArray[Any]] | None:
-    """Up to a dozen broken images of different classes under the strongest attack; None where nothing broke."""
-    strongest = min(attacks, key=lambda attack: evaluation.robust(attack.name).correct)
-    broken = next(result for result in evaluation.attacks if result.name == strongest.name).broken(1)
-    rows = one_of_each(np.flatnonzero(broken), evaluation.labels)
+    """Up to a dozen broken images of different classes under the attack that broke most; None where nothing broke."""
+    results = {result.name: result.broken(1) for result in evaluation.attacks}
+    strongest = max(attacks, key=lambda attack: int(results[attack.name].sum()))
+    rows = one_of_each(np.flatnonzero(results[strongest.name]), evaluation.labels)
     if len(rows) == 0:
         return None
-    oracle = Oracle(as_classifier(model))
+    oracle = Oracle(as_classifier(model), speed=speed)
     x, y = (tensor.to(oracle.device) for tensor in images.select(rows))
     attack, _ = strongest.for_classes(oracle.judge(x[:1]).shape[1])
-    index = torch.from_numpy(rows).to(x.device)
-    found = perturb(attack, oracle, x, y, index, Rng(seed, attack.name, 0))
-    return {
+    index, rng = torch.from_numpy(rows).to(x.device), Rng(seed, attack.name, 0)
+    found = perturb(attack, oracle, x, y, index, rng, drop=evaluation.mode == "cascade")
+    prediction = oracle.judge(found).argmax(1)
+    arrays: dict[str, NDArray[Any]] = {
         "clean": (x * 255).round().to(torch.uint8).cpu().numpy(),
         "perturbed": found.float().cpu().numpy(),
         "label": y.cpu().numpy(),
         "clean_prediction": evaluation.clean_prediction[rows],
-        "prediction": oracle.judge(found).argmax(1).cpu().numpy(),
+        "prediction": prediction.cpu().numpy(),
         "attack": np.array([attack.label] * len(rows)),
         "index": rows,
     }
+    broken = arrays["prediction"] != arrays["label"]
+    return {name: values[broken] for name, values in arrays.items()} if broken.any() else None
 
 
 def one_of_each(rows: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -46,6 +46,11 @@ class TensorImages:
         return self.x[positions], self.y[positions].long()
 
 
+def as_images(images: Images | tuple[Tensor, Tensor]) -> Images:
+    """Images as they are, or a pair of tensors made into such."""
+    return TensorImages(*images) if isinstance(images, tuple) else images
+
+
 def spans(count: int, size: int) -> Iterator[Rows]:
     for start in range(0, count, size):
         yield np.arange(start, min(start + size, count), dtype=np.int64)

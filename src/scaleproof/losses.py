@@ -87,8 +87,8 @@ class StandardisedLogits:
     def __call__(self, output: Output) -> Tensor:
         values = logits(output)
         centred = values - values.mean(1, keepdim=True)
-        spread = centred.square().mean(1, keepdim=True).sqrt()
-        return self.scale * centred / spread.clamp_min(torch.finfo(spread.dtype).tiny)
+        variance = centred.square().mean(1, keepdim=True)
+        return self.scale * centred / variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
 
 
 # Forms: the true class against the rest.

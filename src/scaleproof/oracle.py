@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from scaleproof.losses import Objective
-from scaleproof.models.classifier import Classifier
+from scaleproof.models.classifier import Classifier, device_of
 from scaleproof.models.output import Output, at_least_float32
-from scaleproof.speed import GraphCache, Speed, choose, exact_float32
+from scaleproof.speed import GraphCache, Speed, choose, exact_float32, on_device
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,25 @@ class Cost:
     backwards: int = 0
 
 
+class Health:
+    """How often a gradient was of no use, counted on the device in images."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.counts = torch.zeros(2, dtype=torch.int64, device=device)
+
+    def look(self, gradient: Tensor, logits: Tensor, y: Tensor) -> None:
+        """Count rows that are not finite, and rows that are zero although the image is still classified right."""
+        peak = torch.linalg.vector_norm(gradient.flatten(1), ord=torch.inf, dim=1)
+        right = logits.argmax(1) == (y if y.dim() == 1 else y[:, 0])
+        self.counts += torch.stack([(~peak.isfinite()).sum(), ((peak == 0) & right).sum()])
+
+    def read(self) -> tuple[int, int]:
+        """Rows not finite, rows stuck, since the last reading."""
+        broken, stuck = self.counts.tolist()
+        self.counts.zero_()
+        return broken, stuck
+
+
 class Oracle:
     """Values and gradients of any objective on one classifier; `speed` says how they may be computed."""
 
@@ -39,16 +61,23 @@ class Oracle:
         self.device = device_of(classifier)
         self.choice = choose(classifier, self.device, self.speed)
         self.graphs = GraphCache() if self.speed.graph and self.device.type == "cuda" else None
-        self.cost = Cost()
+        self.cost, self.health = Cost(), Health(self.device)
+
+    @contextmanager
+    def arithmetic(self) -> Iterator[None]:
+        """The device and, where gradients are float32, true float32."""
+        exact = nullcontext() if "bf16" in self.choice.precision else exact_float32()
+        with on_device(self.device), exact:
+            yield
 
     def outputs(self, x: Tensor, *, features: bool = False) -> Output:
         """The fast output at x, without gradients."""
         self.cost.forwards += len(x)
-        with torch.no_grad():
+        with torch.no_grad(), self.arithmetic():
             return self.choice.backend(x, features)
 
     def logits(self, x: Tensor) -> Tensor:
-        return self.outputs(x).logits
+        return at_least_float32(self.outputs(x).logits)
 
     def value_and_grad(self, objective: Objective, x: Tensor, y: Tensor) -> Gradient:
         """The objective at x and its gradient, from one forward and one backward pass."""
@@ -60,14 +89,14 @@ class Oracle:
                 point = x.detach().requires_grad_()
                 output = self.choice.backend(point, objective.needs_features)
                 value = objective(output, y)
-                (gradient,) = torch.autograd.grad(
-                    value.sum(), point, allow_unused=True, materialize_grads=True
-                )
-            return value.detach(), gradient.detach(), at_least_float32(output.logits).detach()
+                gradient = input_gradient(value, point)
+            return value.detach(), gradient, at_least_float32(output.logits).detach()
 
-        if self.graphs is None:
-            return Gradient(*compute(x, y))
-        return Gradient(*self.graphs(objective, compute, x, y))
+        with self.arithmetic():
+            run = compute if self.graphs is None else partial(self.graphs, objective, compute)
+            result = Gradient(*run(x, y))
+            self.health.look(result.gradient, result.logits, y)
+        return result
 
     def judge(self, x: Tensor) -> Tensor:
         """The classifier's own logits in float32 with TF32 off: what verdicts are made of."""
@@ -75,7 +104,7 @@ class Oracle:
 
     def judge_outputs(self, x: Tensor, *, features: bool) -> Output:
         self.cost.forwards += len(x)
-        with torch.no_grad(), exact_float32():
+        with torch.no_grad(), on_device(self.device), exact_float32():
             return self.classifier.outputs(x) if features else Output(logits=self.classifier(x))
 
     def describe(self) -> dict[str, object]:
@@ -93,8 +122,9 @@ class Oracle:
         }
 
 
-def device_of(classifier: Classifier) -> torch.device:
-    """Where the first parameter or buffer lives; the CPU for a model with neither."""
-    for tensor in (*classifier.parameters(), *classifier.buffers()):
-        return tensor.device
-    return torch.device("cpu")
+def input_gradient(value: Tensor, x: Tensor) -> Tensor:
+    """The gradient of the sum of `value` in x; zero for a model through which no gradient flows."""
+    if not value.requires_grad:
+        return torch.zeros_like(x)
+    (gradient,) = torch.autograd.grad(value.sum(), x, allow_unused=True, materialize_grads=True)
+    return gradient.detach()

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,11 +46,14 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]] | None:
-    """The arrays of a file, or None where it is absent or damaged."""
+    """The arrays of a file, or None where it is absent or damaged (every part of the archive has a checksum)."""
     try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.testzip() is not None:
+                return None
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error):
         return None
 
 
@@ -103,7 +107,7 @@ class FolderStore:
         return FolderStore(self.folder / name)
 
 
-UNFINISHED = "unfinished.json"
+UNFINISHED = "unfinished.json"  # stands in a run folder until the run is finished
 UNITS = "units"
 
 
@@ -122,15 +126,26 @@ def open_run(folder: Path, settings: Mapping[str, object]) -> FolderStore:
     """Claim a folder for a run with these settings: a new one, or the same run's, to resume it."""
     marker, finished = folder / UNFINISHED, folder / "run.json"
     found = next((path for path in (finished, marker) if path.exists()), None)
-    if found is None:
-        if folder.exists() and any(folder.iterdir()):
-            raise ValueError(f"{folder} is not empty and holds no run: give another --out, or empty it first")
+    if found is None and folder.exists() and any(not is_scrap(path) for path in folder.iterdir()):
+        raise ValueError(f"{folder} is not empty and holds no run: give another --out, or empty it first")
+    before = {} if found is None else json.loads(found.read_text())
+    begun = found == finished or any((folder / UNITS).rglob("*.npz"))
+    if before.get("settings_sha256") != settings_digest(settings):
+        if begun:
+            raise ValueError(
+                f"{folder} holds a run with other settings ({changes(before, settings)}): give another --out"
+            )
         write_json(marker, {"settings": settings, "settings_sha256": settings_digest(settings)})
-    elif json.loads(found.read_text()).get("settings_sha256") != settings_digest(settings):
-        before = json.loads(found.read_text()).get("settings", {})
-        changed = [key for key in {**before, **settings} if before.get(key) != settings.get(key)]
-        changes = "; ".join(
-            f"{key} was {before.get(key)!r}, is {settings.get(key)!r}" for key in sorted(changed)
-        )
-        raise ValueError(f"{folder} holds a run with other settings ({changes}): give another --out")
     return FolderStore(folder / UNITS)
+
+
+def is_scrap(path: Path) -> bool:
+    """Whether a file is what a kill in the middle of a write left behind."""
+    return path.name.startswith(".") and path.name.endswith(".part")
+
+
+def changes(before: Mapping[str, Any], settings: Mapping[str, object]) -> str:
+    """Which settings differ, in words."""
+    old = before.get("settings", {})
+    keys = sorted(key for key in {**old, **settings} if old.get(key) != settings.get(key))
+    return "; ".join(f"{key} was {old.get(key)!r}, is {settings.get(key)!r}" for key in keys)

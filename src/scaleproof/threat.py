@@ -44,17 +44,23 @@ class Threat:
             inside = torch.clamp(perturbed, clean - self.eps, clean + self.eps)
         else:
             delta = perturbed - clean
-            length = delta.flatten(1).norm(dim=1)
-            factor = (self.eps * SHRINK / length.clamp_min(1e-30)).clamp(max=1)
+            factor = (self.eps * SHRINK / self.size(delta).clamp_min(1e-30)).clamp(max=1)
             inside = clean + delta * rows_like(factor, delta)
         return inside.clamp(0, 1)
 
     def steepest(self, gradient: Tensor) -> Tensor:
-        """The direction of length one along which a linear function with this gradient grows fastest."""
+        """The direction of length one along which a linear function with this gradient grows fastest.
+
+        Zero where the gradient is zero, or not a number.
+        """
         if self.norm == "linf":
             return gradient.sign()
-        length = gradient.flatten(1).norm(dim=1)
-        return gradient / rows_like(length.clamp_min(1e-30), gradient)
+        gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
+        peak = gradient.flatten(1).abs().amax(1)
+        scaled = gradient / rows_like(
+            torch.where(peak > 0, peak, 1), gradient
+        )  # squares of 1e-25 would vanish
+        return scaled / rows_like(scaled.flatten(1).norm(dim=1).clamp_min(1), gradient)
 
     def sample(self, clean: Tensor, index: Tensor, rng: Rng) -> Tensor:
         """An image drawn uniformly from the ball around each clean one, clipped to the pixel range."""

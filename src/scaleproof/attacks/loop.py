@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from scaleproof.attacks.base import Attack, State
-from scaleproof.models.classifier import Classifier
+from scaleproof.contract import buffers_kept, check_images, check_labels
+from scaleproof.models.classifier import as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
@@ -91,9 +92,8 @@ class Dropping:
         return self.final
 
     def hold(self, state: State, rows: Tensor) -> None:
-        """Keep the iterates that have just been visited and look misclassified."""
-        open_rows = (self.alive & ~self.held)[rows]
-        suspects = (open_rows & (state.logits.argmax(1) != state.true_class)).nonzero().squeeze(1)
+        """Keep the iterates that have just been visited and look misclassified, the latest of each sample."""
+        suspects = (self.alive[rows] & (state.logits.argmax(1) != state.true_class)).nonzero().squeeze(1)
         self.final[rows[suspects]] = state.visited[suspects]
         self.held[rows[suspects]] = True
 
@@ -122,21 +122,26 @@ def unique_first(values: Tensor) -> Tensor:
 
 
 def attack_batch(
-    attack: Attack, classifier: Classifier, x: Tensor, y: Tensor, *, seed: int = 0, speed: Speed | None = None
+    attack: Attack, model: nn.Module, x: Tensor, y: Tensor, *, seed: int = 0, speed: Speed | None = None
 ) -> Tensor:
-    """Adversarial examples for one batch, worst of the attack's restarts: `attack(model, x, y)` in other libraries.
+    """Adversarial examples for one batch: `attack(model, x, y)` in other libraries.
 
-    Samples are numbered 0, 1, ... in the order given.
+    Samples are numbered 0, 1, ... in the order given. Of several restarts a sample keeps the first that breaks it.
     """
-    oracle = Oracle(classifier, speed=speed)
-    fitted, _ = attack.for_classes(oracle.judge(x[:1]).shape[1])
-    index = torch.arange(len(x), device=x.device)
-    result, open_rows = x.clone(), index
-    for restart in range(attack.restarts):
-        rng = Rng(seed, attack.name, restart)
-        found = perturb(fitted, oracle, x[open_rows], y[open_rows], index[open_rows], rng)
-        result[open_rows] = found
-        open_rows = open_rows[oracle.judge(found).argmax(1) == y[open_rows]]
-        if len(open_rows) == 0:
-            break
+    classifier, x, y = as_classifier(model), x.detach(), y.long()
+    check_images(x, y)
+    with buffers_kept(classifier):
+        oracle = Oracle(classifier, speed=speed)
+        classes = oracle.judge(x[:1]).shape[1]
+        check_labels(y, classes)
+        fitted, _ = attack.for_classes(classes)
+        index = torch.arange(len(x), device=x.device)
+        result, open_rows = x.clone(), index
+        for restart in range(attack.restarts):
+            rng = Rng(seed, attack.name, restart)
+            found = perturb(fitted, oracle, x[open_rows], y[open_rows], index[open_rows], rng)
+            result[open_rows] = found
+            open_rows = open_rows[oracle.judge(found).argmax(1) == y[open_rows]]
+            if len(open_rows) == 0:
+                break
     return result

@@ -39,7 +39,9 @@ def command(
 ) -> None:
     """Attack a model and report its robust accuracy, an upper bound, with the verdict on every image."""
     from scaleproof.cli.setup import prepare
+    from scaleproof.evaluator import checked_mode
 
+    checked_mode(mode)
     job = prepare(
         "evaluation",
         model=model,
@@ -73,6 +75,8 @@ def run(job: Job, mode: str, allow_train_mode: bool) -> None:
 
     store = job.claim()
     console = Console()
+    for note in job.loaded.notes:
+        console.print(f"note: {note}", soft_wrap=True, markup=False)
     if is_finished(job.folder):
         console.print(f"{job.folder} holds this run already; rendered again.", soft_wrap=True)
     else:
@@ -113,7 +117,9 @@ def write(job: Job, evaluation: Evaluation) -> None:
     }
     write_json(job.folder / "evaluation.json", document)
     write_arrays(job.folder / "verdicts.npz", evaluation.arrays())
-    pictures = gallery(job.loaded.classifier, job.dataset, job.attacks, evaluation, seed=job.seed)
+    pictures = gallery(
+        job.loaded.classifier, job.dataset, job.attacks, evaluation, seed=job.seed, speed=job.speed
+    )
     if pictures is not None:
         write_arrays(job.folder / "gallery.npz", pictures)
     close_run(job.folder, job.run_json(evaluation.seconds))

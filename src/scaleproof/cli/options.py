@@ -47,12 +47,12 @@ Out = Annotated[
 ]
 
 
-def number(text: str) -> float:
+def number(text: str, field: str) -> float:
     """A number, or a fraction such as 8/255."""
     top, slash, bottom = text.partition("/")
     try:
         return float(top) / float(bottom) if slash else float(top)
     except (ValueError, ZeroDivisionError):
         raise ValueError(
-            f"eps must be a number such as 0.031 or a fraction such as 8/255, got {text!r}"
+            f"{field} must be a number such as 0.031 or a fraction such as 8/255, got {text!r}"
         ) from None

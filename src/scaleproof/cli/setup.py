@@ -10,9 +10,11 @@ from typing import cast
 
 import torch
 
+from scaleproof import __version__
 from scaleproof.attacks import Attack, suite
 from scaleproof.cli.options import number
 from scaleproof.data import Dataset, load
+from scaleproof.evaluator import checked_batch_size
 from scaleproof.models import LoadedModel, load_model
 from scaleproof.provenance import provenance
 from scaleproof.speed import Speed
@@ -98,17 +100,22 @@ def prepare(
     extra: Mapping[str, object],
 ) -> Job:
     """Check every word and load what they name."""
-    threat = Threat(norm=cast(Norm, norm), eps=number(eps))
+    threat = Threat(norm=cast(Norm, norm), eps=number(eps, "eps"))
     chosen = suite(attacks, threat, steps=steps, restarts=restarts)
     speed = Speed(precision=cast(Precision, precision), compile=compile)
     where = checked_device(device)
+    checked_batch_size(batch_size, where)
     dataset = load(data, split=split, folder=data_folder)
     dataset = dataset if limit is None else dataset.first(min(limit, len(dataset)))
     loaded = load_model(model, architecture=arch, classes=len(dataset.classes))
     loaded.classifier.to(where)
     settings: dict[str, object] = {
         "kind": kind,
+        "scaleproof": __version__,
         "model": loaded.spec,
+        "architecture": loaded.architecture,
+        "normalisation": str([getattr(loaded.classifier, name) for name in ("mean", "std")]),
+        "logit_scale": loaded.classifier.logit_scale,
         "weights": loaded.sha256,
         "data": f"{dataset.name}/{dataset.split}",
         "images": len(dataset),
@@ -143,9 +150,10 @@ def checked_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            f"device {name!r} was asked for, but torch sees no CUDA device here: use --device cpu"
-        )
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        raise ValueError(f"device {name!r} was asked for, but torch sees {count} CUDA devices here")
     return device

@@ -38,9 +38,11 @@ def command(
     out: options.Out = None,
 ) -> None:
     """Multiply a model's logits by alpha and watch each attack's verdict: the paper's Figure 1."""
+    from scaleproof.analysis import checked_alphas
     from scaleproof.cli.setup import prepare
 
-    scales = [options.number(part) for part in alphas.split(",")]
+    scales = [options.number(part, "alphas") for part in alphas.split(",")]
+    checked_alphas(scales)
     job = prepare(
         "scale-sweep",
         model=model,
@@ -126,7 +128,8 @@ def explain(sweep: Sweep) -> None:
     say = Console(soft_wrap=True).print
     worst = max(sweep.of_each(), key=lambda row: sweep.swing(row.attack))
     swing = 100 * sweep.swing(worst.attack)
-    say(f"No decision changed, yet {worst.label}'s verdict moved by {swing:.1f} points.")
+    moved = f"moved by {swing:.1f} points" if swing else "did not move"
+    say(f"No decision changed; the verdict of {worst.label} {moved}.")
     flat = [row.label for row in sweep.of_each() if row.scale_invariant]
     if flat:
         say(

@@ -170,8 +170,9 @@ def checked_logits(logits: Any, batch: int) -> Tensor:
 
 
 def device_of(net: nn.Module) -> torch.device:
-    """Where the first parameter of a network lies; the CPU for a network without any."""
-    return next((parameter.device for parameter in net.parameters()), torch.device("cpu"))
+    """Where the first parameter or buffer of a network lies; the CPU for a network with neither."""
+    tensors = (*net.parameters(), *net.buffers())
+    return tensors[0].device if tensors else torch.device("cpu")
 
 
 @contextmanager

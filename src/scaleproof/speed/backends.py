@@ -12,13 +12,13 @@ from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from scaleproof.models.classifier import Classifier
 from scaleproof.models.output import Output
 from scaleproof.models.resnet import ResNet
 from scaleproof.speed.fold import OwnNetwork, can_fold, fold
-from scaleproof.speed.precision import exact_float32, has_fast_bf16
+from scaleproof.speed.precision import has_fast_bf16
 
 Precision = Literal["auto", "float32", "bf16"]
 Backend = Callable[[Tensor, bool], Output]
@@ -60,14 +60,15 @@ def choose(classifier: Classifier, device: torch.device, speed: Speed) -> Choice
     bf16 = speed.precision == "bf16" or (speed.precision == "auto" and fast_gradients(device, own))
     if not (speed.fold and own):
         return plain_choice(classifier, device, bf16, speed)
-    net = fold(classifier.net)  # type: ignore[arg-type]
+    assert isinstance(classifier.net, OwnNetwork)
+    net, head = fold(classifier.net), classifier.net.head
     body = fused_body(net, device) if bf16 and not speed.compile else None
     notes = ("cuDNN's fused convolutions",) if body is not None else ()
     if body is None:
         body = FoldedBody(net, torch.bfloat16 if bf16 else torch.float32)
         if speed.compile:
             body = torch.compile(body, dynamic=False)
-    backend = FoldedBackend(classifier, net, body)
+    backend = FoldedBackend(classifier, head, body)
     precision = "bf16" if bf16 else "float32"
     return Choice(backend=backend, precision=precision, folded=True, compiled=speed.compile, notes=notes)
 
@@ -95,7 +96,7 @@ def fused_body(net: OwnNetwork, device: torch.device) -> Callable[[Tensor], Tens
 
 @dataclass(frozen=True)
 class PlainBackend:
-    """The classifier itself, in float32 with TF32 off, or under bf16 autocast."""
+    """The classifier itself, in float32 or under bf16 autocast."""
 
     classifier: Classifier
     device: torch.device
@@ -103,8 +104,7 @@ class PlainBackend:
 
     def __call__(self, x: Tensor, needs_features: bool) -> Output:
         if not self.bf16:
-            with exact_float32():
-                return self.run(x, needs_features)
+            return self.run(x, needs_features)
         with torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False):
             return self.run(x, needs_features)
 
@@ -127,13 +127,11 @@ class FoldedBody:
 class FoldedBackend:
     """A folded body, and the head in float32."""
 
-    def __init__(self, classifier: Classifier, net: OwnNetwork, body: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, classifier: Classifier, head: nn.Linear, body: Callable[[Tensor], Tensor]) -> None:
         self.classifier, self.body = classifier, body
-        self.weight = net.head.weight.detach().float()
-        self.bias = net.head.bias.detach().float()
+        self.weight, self.bias = head.weight.detach().float(), head.bias.detach().float()
 
     def __call__(self, x: Tensor, needs_features: bool) -> Output:
         features = self.body(self.classifier.normalised(x)).float()  # (B, D)
-        with exact_float32():
-            logits = F.linear(features, self.weight, self.bias) * self.classifier.logit_scale
+        logits = F.linear(features, self.weight, self.bias) * self.classifier.logit_scale
         return Output(logits=logits, features=features, weight=self.weight)

@@ -7,17 +7,27 @@ import copy
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from scaleproof.models.preact import PreActResNet
-from scaleproof.models.resnet import ResNet
+from scaleproof.models.preact import PreActBlock, PreActResNet
+from scaleproof.models.resnet import BasicBlock, Bottleneck, ResNet
 
 OwnNetwork = ResNet | PreActResNet
+PARTS = {
+    *(ResNet, BasicBlock, Bottleneck, PreActResNet, PreActBlock),
+    *(nn.Sequential, nn.Identity, nn.Conv2d, nn.BatchNorm2d, nn.Linear),
+}
 
 
 def can_fold(net: nn.Module) -> bool:
-    """Whether `net` is one of our architectures, wholly in eval mode, with no hooks that folding would bypass."""
-    return type(net) in (ResNet, PreActResNet) and not any(
-        module.training or module._forward_hooks or module._forward_pre_hooks for module in net.modules()
-    )
+    """Whether `net` is one of our architectures as we built it: eval mode, no hooks, no part replaced or patched."""
+    return type(net) in (ResNet, PreActResNet) and all(untouched(module) for module in net.modules())
+
+
+def untouched(module: nn.Module) -> bool:
+    if type(module) not in PARTS or module.training or "forward" in vars(module):
+        return False
+    if isinstance(module, nn.Linear) and module.bias is None:
+        return False
+    return not (module._forward_hooks or module._forward_pre_hooks)
 
 
 def fold(net: OwnNetwork) -> OwnNetwork:

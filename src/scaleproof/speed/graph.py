@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ WARM_UP = 1  # lets cuDNN choose and Triton compile before anything is recorded
 class Captured:
     """One function, captured for one set of input shapes, with static inputs and outputs."""
 
-    def __init__(self, function: Callable[..., Tensors], inputs: Tensors) -> None:
+    def __init__(self, function: Callable[..., Tensors], inputs: Tensors, pool: Any) -> None:
         self.inputs = tuple(tensor.clone() for tensor in inputs)
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
@@ -23,7 +24,7 @@ class Captured:
                 function(*self.inputs)
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, pool=pool):
             self.outputs = function(*self.inputs)
 
     def __call__(self, *inputs: Tensor) -> Tensors:
@@ -39,6 +40,9 @@ class GraphCache:
     def __init__(self) -> None:
         self.graphs: dict[object, Captured] = {}
         self.failure: str | None = None
+        self.pool = (
+            torch.cuda.graph_pool_handle()
+        )  # one for all: results are copied out before the next replay
 
     def __call__(self, key: object, function: Callable[..., Tensors], *inputs: Tensor) -> Tensors:
         if self.failure is not None or not inputs[0].is_cuda:
@@ -46,7 +50,7 @@ class GraphCache:
         full_key = (key, tuple((tensor.shape, tensor.dtype) for tensor in inputs))
         if full_key not in self.graphs:
             try:
-                self.graphs[full_key] = Captured(function, inputs)
+                self.graphs[full_key] = Captured(function, inputs, self.pool)
             except RuntimeError as error:
                 self.failure = f"graph capture failed, eager in its place: {str(error).splitlines()[0]}"
                 return function(*inputs)

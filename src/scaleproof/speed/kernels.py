@@ -93,7 +93,8 @@ def add_and_mask_kernel(
     if halved:
         channel, pixel = offsets % channels, offsets // channels
         column, row, image = pixel % width, (pixel // width) % height, pixel // (width * height)
-        source = ((image * (height // 2) + row // 2) * (width // 2) + column // 2) * channels + channel
+        half_row = image * ((height + 1) // 2) + row // 2
+        source = (half_row * ((width + 1) // 2) + column // 2) * channels + channel
         there = inside & (row % 2 == 0) & (column % 2 == 0)
     total = tl.load(main + offsets, inside).to(tl.float32) + tl.load(shortcut + source, there, other=0.0).to(
         tl.float32

@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 
 
 @contextmanager
 def exact_float32() -> Iterator[None]:
-    """No TF32 and no autocast inside, whatever the caller has set; all of it restored afterwards."""
-    matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn.conv  # type: ignore[attr-defined]
-    saved = matmul.fp32_precision, convolution.fp32_precision
-    matmul.fp32_precision = convolution.fp32_precision = "ieee"
+    """No TF32, no bf16 in place of float32, no autocast inside, whatever the caller set; restored afterwards."""
+    saved = [(unit, unit.fp32_precision) for unit in arithmetic_units()]
+    for unit, _ in saved:
+        unit.fp32_precision = "ieee"
     try:
         with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
             yield
     finally:
-        matmul.fp32_precision, convolution.fp32_precision = saved
+        for unit, precision in saved:
+            unit.fp32_precision = precision
+
+
+def arithmetic_units() -> tuple[Any, ...]:
+    """Torch's switches for how float32 products are computed."""
+    backends: Any = torch.backends
+    return (backends.cuda.matmul, backends.cudnn.conv, backends.mkldnn.matmul, backends.mkldnn.conv)
+
+
+@contextmanager
+def on_device(device: torch.device) -> Iterator[None]:
+    """Kernels and captured graphs go to this device, also where another is the current one; algorithms are fixed."""
+    cudnn, saved = torch.backends.cudnn, torch.backends.cudnn.benchmark
+    cudnn.benchmark = False
+    try:
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+            yield
+    finally:
+        cudnn.benchmark = saved
 
 
 def has_fast_bf16(device: torch.device) -> bool:

@@ -1,0 +1,95 @@
+"""Units: finished pieces of an evaluation, and how they become results."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scaleproof.attacks.base import Attack
+from scaleproof.contract import Finding
+from scaleproof.evaluation import EMPTY, VERDICTS, AttackResult
+from scaleproof.images import Rows
+
+PARTS = {*VERDICTS, "row", "counts", "seconds"}
+COUNTS = 4  # forwards, backwards, gradients not finite, gradients zero at an image still classified right
+STUCK_LIMIT = 0.01
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One attack and restart on one chunk of rows."""
+
+    restart: int
+    arrays: Mapping[str, NDArray[Any]]
+
+    @classmethod
+    def accepted(cls, restart: int, arrays: Mapping[str, NDArray[Any]] | None, rows: Rows) -> Unit | None:
+        """A stored unit, if it is whole and about these rows."""
+        if arrays is None or not set(arrays) >= PARTS or not np.array_equal(arrays["row"], rows):
+            return None
+        return cls(restart, arrays)
+
+    @property
+    def broken_rows(self) -> Rows:
+        rows: Rows = self.arrays["row"][self.arrays["broken"]]
+        return rows
+
+
+def assemble(attack: Attack, notes: tuple[str, ...], units: Sequence[Unit], count: int) -> AttackResult:
+    """One attack's units as arrays of shape (restarts, N)."""
+    verdicts: dict[str, NDArray[Any]] = {
+        name: np.full((attack.restarts, count), EMPTY[name], dtype) for name, dtype in VERDICTS.items()
+    }
+    for unit in units:
+        for name, values in verdicts.items():
+            values[unit.restart, unit.arrays["row"]] = unit.arrays[name]
+    counts = np.sum([unit.arrays["counts"] for unit in units], axis=0) if units else np.zeros(COUNTS)
+    forwards, backwards, not_finite, stuck = (int(value) for value in counts)
+    return AttackResult(
+        name=attack.name,
+        label=attack.label,
+        settings=attack.describe(),
+        scale_invariant=attack.scale_invariant,
+        needs_features=attack.needs_features,
+        verdicts=verdicts,
+        forwards=forwards,
+        backwards=backwards,
+        not_finite=not_finite,
+        stuck=stuck,
+        seconds=float(sum(float(unit.arrays["seconds"]) for unit in units)),
+        notes=notes,
+    )
+
+
+def gradient_findings(results: Sequence[AttackResult]) -> tuple[Finding, ...]:
+    """Attacks whose gradients were of no use: their accuracy is the attack's failure, not the model's strength."""
+    findings: list[Finding] = []
+    for result in results:
+        steps = max(result.backwards, 1)
+        if result.not_finite > 0:
+            share = f"{100 * result.not_finite / steps:.1f}% of its steps"
+            meaning = (
+                f"{result.label} met gradients that are not numbers in {share}: its accuracy says little"
+            )
+            findings.append(Finding(name="gradient-not-finite", severity="warning", meaning=meaning))
+        if result.stuck > STUCK_LIMIT * steps:
+            share = f"{100 * result.stuck / steps:.1f}% of its steps"
+            meaning = (
+                f"{result.label} had no gradient at images still classified right in {share}: "
+                "its accuracy says little; look at the scale of the logits (scaleproof sweep)"
+            )
+            findings.append(Finding(name="gradient-zero", severity="warning", meaning=meaning))
+    return tuple(findings)
+
+
+def digests(x: Tensor) -> NDArray[np.uint64]:
+    """A 64-bit hash of each example's bytes."""
+    rows = x.detach().contiguous().cpu().numpy()
+    hashes = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows]
+    return np.array([int.from_bytes(value, "little") for value in hashes], np.uint64)
