@@ -75,7 +75,7 @@ def test_failed_save_leaves_the_older_file(tmp_path: Path, monkeypatch: pytest.M
 
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"older")
-    monkeypatch.setattr("scaleproof.models.architectures.os.fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="disk full"):
         save_model(path, nn.Linear(2, 2), "resnet-small")
     assert path.read_bytes() == b"older"

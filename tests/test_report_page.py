@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from report_fixtures import EPS, HOSTILE, change_json, gallery_arrays, write_evaluation, write_sweep
+from scaleproof.files import write_atomically
 from scaleproof.report import load_run, plots, render, style
-from scaleproof.report.files import write_bytes
 from scaleproof.report.html import render_html
 from scaleproof.report.pictures import amplification, build_pictures
 
@@ -173,14 +173,14 @@ def test_grey_images_are_shown(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_bytes(tmp_path / "report.md", b"old")
+    path = write_atomically(tmp_path / "report.md", b"old")
 
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
     monkeypatch.setattr("os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
-        write_bytes(path, b"new")
+        write_atomically(path, b"new")
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("report.md", b"old")]
 
 

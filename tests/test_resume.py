@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scaleproof.store import FolderStore, open_run, read_arrays, write_arrays, write_atomically, write_json
+from scaleproof.files import write_atomically
+from scaleproof.store import FolderStore, open_run, read_arrays, write_arrays, write_json
 
 ROOT = Path(__file__).parent
 COMMAND = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import shutil
 import zipfile
 import zlib
@@ -17,21 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from scaleproof.files import write_atomically
+
 Arrays = Mapping[str, NDArray[Any]]
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """The whole file or nothing: write beside it, flush to the disk, then rename over it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: object) -> None:

@@ -8,6 +8,7 @@ from scaleproof.data import locate, mosaic
 from scaleproof.data.catalog import check_published_name, data_folder
 from scaleproof.data.dataset import Dataset
 from scaleproof.data.locate import SPLITS
+from scaleproof.files import write_atomically
 
 
 def import_folder(
@@ -65,9 +66,7 @@ def _write_beside(dataset: Dataset, target: Path) -> None:
         "classes.txt": "".join(f"{name}\n" for name in dataset.classes).encode(),
     }
     for file, content in contents.items():
-        partial = target / f".{file}.partial"
-        partial.write_bytes(content)
-        os.replace(partial, target / file)
+        write_atomically(target / file, content)
 
 
 def _require_same(dataset: Dataset, target: Path) -> None:

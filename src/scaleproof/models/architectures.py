@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from scaleproof.files import write_atomically
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.models.preact import preact_resnet18, wide_resnet28_10, wide_resnet34_10
 from scaleproof.models.resnet import resnet18, resnet50, resnet_small
@@ -156,7 +156,7 @@ def save_model(
     if wrong:
         raise ValueError(f"metadata must be strings, those of {wrong} are not: write them as JSON")
     tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in state_of(net).items()}
-    replace_file(Path(path), save(tensors, header))
+    write_atomically(Path(path), save(tensors, header))
     return weights_digest(net)
 
 
@@ -168,19 +168,6 @@ def settings_of(classifier: Classifier) -> dict[str, str]:
     return (
         settings if classifier.logit_scale == 1 else settings | {"logit_scale": f"{classifier.logit_scale}"}
     )
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write beside the target, then rename, so that no reader sees half a file."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def state_of(net: nn.Module) -> dict[str, Tensor]:

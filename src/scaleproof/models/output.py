@@ -23,7 +23,7 @@ class Output:
         if self.features is None or self.weight is None:
             raise ValueError("cosines need features and head weights: ask `Classifier.outputs` for them")
         features, weight = at_least_float32(self.features), at_least_float32(self.weight)
-        with torch.autocast(features.device.type, enabled=False):
+        with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
             return F.normalize(features, dim=1) @ F.normalize(weight, dim=1).T  # (B, K)
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from scaleproof.report.files import write_bytes
+from scaleproof.files import write_atomically
 from scaleproof.report.folder import load_run
 from scaleproof.report.records import Run
 
@@ -12,7 +12,7 @@ __all__ = ["Run", "load_run", "render"]
 def render(folder: Path) -> list[Path]:
     """Write the report of a run into its folder and return the files written, replacing earlier ones."""
     folder = Path(folder)
-    return [write_bytes(folder / name, content) for name, content in contents(load_run(folder)).items()]
+    return [write_atomically(folder / name, content) for name, content in contents(load_run(folder)).items()]
 
 
 def contents(run: Run) -> dict[str, bytes]:
