@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from scaleproof.models import Classifier, weights_digest
 @pytest.fixture(autouse=True)
 def _fresh_compiler() -> Iterator[None]:
     yield
-    torch.compiler.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch 2.11 on Python 3.12
+        torch.compiler.reset()
 
 
 def compiled(net: nn.Module) -> nn.Module:

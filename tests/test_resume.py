@@ -85,6 +85,52 @@ def test_killed_at_twenty_moments(tmp_path: Path, mode: str) -> None:
     killed_and_resumed(tmp_path, mode, random.Random(1).choices(range(25), k=20))
 
 
+DYING_RUN = """
+import os, signal, sys
+calls, real = 0, os.replace
+def replace(source, target):
+    global calls
+    calls += 1
+    if calls == {number}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(source, target)
+os.replace = replace
+sys.argv[0] = "scaleproof"
+from scaleproof.cli import main
+main()
+"""
+
+
+def die_in_write(folder: Path, number: int) -> None:
+    """Run until the rename that ends the n-th write, and die there: the new file is beside its place."""
+    code = DYING_RUN.format(number=number)
+    words = [sys.executable, "-c", code, *COMMAND[3:], "--out", str(folder)]
+    done = subprocess.run(words, cwd=ROOT, env=ENVIRONMENT, capture_output=True, timeout=120)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+
+
+def test_killed_during_writes(tmp_path: Path) -> None:
+    whole = finish(tmp_path / "whole", "independent")
+    folder = tmp_path / "cut"
+    for number in (1, 2, 9):  # the claim, the clean pass, then a unit
+        die_in_write(folder, number)
+    resumed = finish(folder, "independent")
+    for name, values in whole.items():
+        np.testing.assert_array_equal(values, resumed[name])
+
+
+@pytest.mark.long
+def test_killed_during_every_last_write(tmp_path: Path) -> None:
+    """The last writes of a run: evaluation.json, verdicts.npz, gallery.npz, run.json, the reports."""
+    whole = finish(tmp_path / "whole", "independent")
+    writes = 2 + 32 + 4 + 4
+    for number in range(writes - 8, writes):
+        die_in_write(tmp_path / f"cut-{number}", number)
+        resumed = finish(tmp_path / f"cut-{number}", "independent")
+        for name, values in whole.items():
+            np.testing.assert_array_equal(values, resumed[name])
+
+
 def test_a_resume_does_not_start_over(tmp_path: Path) -> None:
     kill_when(tmp_path / "run", "independent", 8, signal.SIGKILL, 0)
     units = {path: path.stat().st_mtime_ns for path in tmp_path.glob("run/units/*.npz")}
