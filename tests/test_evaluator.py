@@ -11,7 +11,7 @@ from helpers import LinearNet, SmallConvNet, decisions, images
 from scaleproof import Classifier, Threat, evaluate, suite
 from scaleproof.attacks import PGD
 from scaleproof.evaluation import Evaluation, Share, wilson
-from scaleproof.evaluator import Progress
+from scaleproof.progress import Progress
 
 PAPER = suite("paper", Threat(eps=0.02), steps=5)
 
@@ -119,7 +119,12 @@ def test_progress_tells_the_truth() -> None:
     net, data = case()
     seen: list[Progress] = []
     evaluation = evaluate(net, data, PAPER, batch_size=20, progress=seen.append)
-    assert [step.done for step in seen] == list(range(13))
+    assert seen[0].done == 0
+    assert seen[-1].done == seen[-1].total == 3 * 4 * 6, (
+        "three chunks, four attacks, five steps and a judgement"
+    )
+    assert [step.done for step in seen] == sorted(step.done for step in seen)
+    assert {"PGD, part 1 of 3", "SI-PGD, part 3 of 3"} <= {step.label for step in seen}
     assert seen[0].unbroken == 54
     assert seen[-1].unbroken == evaluation.robust().correct
     assert [step.unbroken for step in seen] == sorted((s.unbroken for s in seen), reverse=True)

@@ -21,7 +21,7 @@ LAYERS = [
     {"oracle", "contract"},
     {"attacks"},
     {"evaluation", "images", "store"},
-    {"units"},
+    {"units", "look", "progress"},
     {"evaluator"},
     {"analysis", "gallery", "provenance"},
     {"report"},

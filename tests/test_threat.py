@@ -11,7 +11,7 @@ from scaleproof.rng import Rng
 from scaleproof.threat import ROUNDING, Threat
 
 NORMS = st.sampled_from(["linf", "l2"])
-EPS = st.floats(1e-4, 2.0)
+EPS = st.floats(1e-4, 1.0)
 
 
 def batch(seed: int, spread: float = 1.0) -> torch.Tensor:
@@ -37,7 +37,7 @@ def test_what_is_inside_is_not_moved(norm: str, seed: int) -> None:
 
 @given(NORMS, st.integers(0, 10_000))
 def test_no_direction_beats_the_steepest(norm: str, seed: int) -> None:
-    threat, gradient = Threat(norm=norm), batch(seed) - 0.5  # type: ignore[arg-type]
+    threat, gradient = Threat(norm=norm, eps=0.5), batch(seed) - 0.5  # type: ignore[arg-type]
     best = threat.steepest(gradient)
     torch.testing.assert_close(threat.size(best), torch.ones(6).double())
     other = batch(seed + 1) - 0.5
@@ -48,7 +48,7 @@ def test_no_direction_beats_the_steepest(norm: str, seed: int) -> None:
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_a_zero_gradient_goes_nowhere(norm: str) -> None:
-    assert bool((Threat(norm=norm).steepest(torch.zeros(2, 3, 4, 4)) == 0).all())  # type: ignore[arg-type]
+    assert bool((Threat(norm=norm, eps=0.5).steepest(torch.zeros(2, 3, 4, 4)) == 0).all())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
@@ -79,7 +79,8 @@ def test_range_and_nan_are_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_norm", "eps", "words"), [("l1", 0.1, "norm must be"), ("l2", -1, "eps must be")]
+    ("given_norm", "eps", "words"),
+    [("l1", 0.1, "norm must be"), ("l2", -1, "eps must be"), ("linf", 8, "8/255")],
 )
 def test_bad_threats(given_norm: str, eps: float, words: str) -> None:
     with pytest.raises(ValueError, match=words):
@@ -89,7 +90,9 @@ def test_bad_threats(given_norm: str, eps: float, words: str) -> None:
 @pytest.mark.parametrize("size", [1e-33, 1e-25, 1e-10, 1e20])
 def test_l2_directions_have_length_one_at_any_scale(size: float) -> None:
     gradient = size * (batch(3) - 0.5)
-    torch.testing.assert_close(Threat(norm="l2").steepest(gradient).flatten(1).norm(dim=1), torch.ones(6))
+    torch.testing.assert_close(
+        Threat(norm="l2", eps=0.5).steepest(gradient).flatten(1).norm(dim=1), torch.ones(6)
+    )
 
 
 def test_l2_projection_of_a_large_image() -> None:
@@ -101,4 +104,12 @@ def test_l2_projection_of_a_large_image() -> None:
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_what_is_not_a_number_has_no_direction(norm: str) -> None:
     gradient = torch.full((1, 3, 2, 2), math.nan)
-    assert bool((Threat(norm=norm).steepest(gradient) == 0).all())  # type: ignore[arg-type]
+    assert bool((Threat(norm=norm, eps=0.5).steepest(gradient) == 0).all())  # type: ignore[arg-type]
+
+
+def test_default_radii() -> None:
+    assert Threat().eps == 8 / 255
+    with pytest.raises(ValueError, match="eps must be given for l2"):
+        Threat(norm="l2")
+    with pytest.raises(ValueError, match="eps must be finite"):
+        Threat(eps=math.nan)

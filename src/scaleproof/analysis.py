@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.pgd import PGD
 from scaleproof.evaluation import AttackResult, Evaluation, Share
-from scaleproof.evaluator import Progress, evaluate
+from scaleproof.evaluator import evaluate
 from scaleproof.images import Images, as_images, spans
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.oracle import Oracle
+from scaleproof.progress import Progress
 from scaleproof.rng import Rng
 from scaleproof.speed import PLAIN, Speed
 from scaleproof.store import MemoryStore, UnitStore
@@ -93,6 +94,7 @@ def scale_sweep(
     speed: Speed | None = None,
     store: UnitStore | None = None,
     progress: Callable[[Progress], None] | None = None,
+    allow_train_mode: bool = False,
 ) -> Sweep:
     """Attack h = f(alpha g) for each alpha: the same decisions, other logits."""
     checked_alphas(alphas)
@@ -111,6 +113,7 @@ def scale_sweep(
             speed=speed,
             store=store.part(f"alpha-{alpha!r}"),
             progress=report,
+            allow_train_mode=allow_train_mode,
         )
         evaluations.append(evaluation)
         rows += [sweep_row(scaled, images, alpha, attack, evaluation) for attack in attacks]

@@ -8,8 +8,7 @@ killed resumes with the same verdicts bit for bit.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from scaleproof.attacks.base import Attack
-from scaleproof.attacks.loop import Packing, perturb
+from scaleproof.attacks.loop import Packing, Tick, perturb
 from scaleproof.attacks.suites import unique
 from scaleproof.contract import (
     Finding,
@@ -26,36 +25,23 @@ from scaleproof.contract import (
     check_finite,
     check_images,
     check_labels,
-    check_logits,
     check_mode,
-    understood,
 )
 from scaleproof.evaluation import VERDICTS, Evaluation
 from scaleproof.images import Images, Rows, as_images, spans
+from scaleproof.look import first_look
 from scaleproof.losses import margin
 from scaleproof.models.architectures import weights_digest
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.oracle import Oracle
+from scaleproof.progress import Meter, Report, chunk_label
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
 from scaleproof.store import MemoryStore, UnitStore, settings_digest
 from scaleproof.units import Unit, assemble, digests, gradient_findings
 
 Mode = Literal["independent", "cascade"]
-Report = Callable[["Progress"], None]
 Arrays = Mapping[str, NDArray[Any]]
-FIRST_LOOK = 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """Where an evaluation stands: units done, what runs next, images not yet broken."""
-
-    done: int
-    total: int
-    label: str
-    unbroken: int
-    count: int
 
 
 def evaluate(
@@ -109,8 +95,8 @@ class Run:
         self.features = any(attack.needs_features for attack in attacks)
 
     def evaluation(self, findings: tuple[Finding, ...], progress: Report) -> Evaluation:
-        self.first_look()
-        clean = self.clean_pass()
+        look = first_look(self.oracle, self.images, self.features)
+        clean = self.clean_pass(self.fingerprint(look))
         labels, prediction = clean["label"], clean["prediction"]
         fitted = [attack.for_classes(int(clean["classes"])) for attack in self.attacks]
         chunks = even_chunks(np.flatnonzero(labels == prediction), self.batch_size)
@@ -132,27 +118,17 @@ class Run:
             findings=findings + gradient_findings(results),
         )
 
-    def first_look(self) -> None:
-        """The first few images through the model: what it returns, and where its head is."""
-        x, y = self.batch(np.arange(min(FIRST_LOOK, len(self.images)), dtype=np.int64))
-        check_images(x, y)
-        classifier = self.oracle.classifier
-        with understood(x, classifier):
-            logits = self.oracle.judge(x)
-        check_finite(logits)
-        check_logits(logits, classifier.logit_scale)
-        if self.features:
-            self.oracle.judge_outputs(x, features=True)
-
-    def fingerprint(self) -> str:
+    def fingerprint(self, look: list[list[float]]) -> str:
         """What verdicts depend on, so that a store never answers for another run."""
         classifier = self.oracle.classifier
         normalisation = [None if t is None else t.tolist() for t in (classifier.mean, classifier.std)]
         return settings_digest(
             {
                 "weights": weights_digest(classifier),
-                "model": [str(normalisation), classifier.logit_scale, str(classifier.net)],
-                "attacks": [attack.describe() for attack in self.attacks],
+                "model": [str(normalisation), classifier.logit_scale, look],
+                "attacks": [
+                    [attack.label, attack.scale_invariant, attack.describe()] for attack in self.attacks
+                ],
                 "run": [
                     self.mode,
                     self.seed,
@@ -163,9 +139,9 @@ class Run:
             }
         )
 
-    def clean_pass(self) -> Arrays:
+    def clean_pass(self, mark: str) -> Arrays:
         """Predictions on clean images in float32, after checking images, labels and logits."""
-        mark, began = self.fingerprint(), time.perf_counter()
+        began = time.perf_counter()
         stored = self.store.load("clean")
         if stored is not None and str(stored.get("fingerprint")) != mark:
             raise ValueError(
@@ -204,32 +180,31 @@ class Run:
     ) -> dict[str, list[Unit]]:
         """Every unit of work, from the store where it is there already."""
         units: dict[str, list[Unit]] = {attack.name: [] for attack in attacks}
-        total = len(chunks) * sum(attack.restarts for attack in attacks)
-        unbroken, done = sum(len(chunk) for chunk in chunks), 0
+        meter = Meter(progress, count, sum(len(chunk) for chunk in chunks))
+        meter.total = len(chunks) * sum(attack.restarts * (attack.steps + 1) for attack in attacks)
         for number, chunk in enumerate(chunks):
             alive = np.ones(len(chunk), dtype=np.bool_)
             for attack in attacks:
                 for restart in range(attack.restarts):
-                    label = attack.label if attack.restarts == 1 else f"{attack.label}, restart {restart + 1}"
-                    progress(Progress(done=done, total=total, label=label, unbroken=unbroken, count=count))
+                    meter.begin(chunk_label(attack, restart, number, len(chunks)), attack.steps + 1)
                     rows = chunk[alive] if self.mode == "cascade" else chunk
-                    unit = self.unit(f"{number:05d}.{attack.name}.{restart}", attack, restart, rows)
+                    key = f"{number:05d}.{attack.name}.{restart}"
+                    unit = self.unit(key, attack, restart, rows, meter.tick)
                     units[attack.name].append(unit)
-                    before, done = int(alive.sum()), done + 1
+                    before = int(alive.sum())
                     alive[np.isin(chunk, unit.broken_rows)] = False
-                    unbroken -= before - int(alive.sum())
-        progress(Progress(done=done, total=total, label="done", unbroken=unbroken, count=count))
+                    meter.end(before - int(alive.sum()))
         return units
 
-    def unit(self, key: str, attack: Attack, restart: int, rows: Rows) -> Unit:
+    def unit(self, key: str, attack: Attack, restart: int, rows: Rows, tick: Tick) -> Unit:
         stored = Unit.accepted(restart, self.store.load(key), rows)
         if stored is not None:
             return stored
-        arrays = self.work(attack, restart, rows)
+        arrays = self.work(attack, restart, rows, tick)
         self.store.save(key, arrays)
         return Unit(restart, arrays)
 
-    def work(self, attack: Attack, restart: int, rows: Rows) -> dict[str, NDArray[Any]]:
+    def work(self, attack: Attack, restart: int, rows: Rows, tick: Tick) -> dict[str, NDArray[Any]]:
         """Attack these rows and judge what comes back."""
         cost, began = self.oracle.cost, time.perf_counter()
         forwards, backwards = cost.forwards, cost.backwards
@@ -238,7 +213,7 @@ class Run:
             x, y = self.batch(rows)
             index, rng = torch.from_numpy(rows).to(x.device), Rng(self.seed, attack.name, restart)
             drop = self.mode == "cascade"
-            found = perturb(attack, self.oracle, x, y, index, rng, drop=drop, packing=self.packing)
+            found = perturb(attack, self.oracle, x, y, index, rng, drop=drop, packing=self.packing, tick=tick)
             arrays = self.verdict(attack, x, found, y)  # copies to the host, so the clock below is honest
         counts = [cost.forwards - forwards, cost.backwards - backwards, *self.oracle.health.read()]
         return {

@@ -15,6 +15,8 @@ from torch import Tensor
 from scaleproof.rng import Rng
 
 Norm = Literal["linf", "l2"]
+UNSET = float("nan")
+LINF_EPS = 8 / 255
 
 ROUNDING = 2.0**-22  # what float32 arithmetic on pixels in [0, 1] may add to a perturbation's size
 SHRINK = 1 - 2.0**-21  # l2 projections aim this far inside the sphere, so that rounding never leaves it
@@ -25,13 +27,21 @@ class Threat:
     """All images within `eps` of the clean one in `norm`, with pixels in [0, 1]."""
 
     norm: Norm = "linf"
-    eps: float = 8 / 255
+    eps: float = UNSET  # 8/255 under linf; l2 has no default
 
     def __post_init__(self) -> None:
         if self.norm not in get_args(Norm):
             raise ValueError(f"norm must be one of {', '.join(get_args(Norm))}, got {self.norm!r}")
+        if self.eps is UNSET and self.norm == "l2":
+            raise ValueError("eps must be given for l2, for example Threat(norm='l2', eps=0.5)")
+        if self.eps is UNSET:
+            object.__setattr__(self, "eps", LINF_EPS)
         if not (math.isfinite(self.eps) and self.eps >= 0):
             raise ValueError(f"eps must be finite and >= 0, got {self.eps}")
+        if self.norm == "linf" and self.eps > 1:
+            raise ValueError(
+                f"eps must be at most 1 under linf, pixels are in [0, 1], got {self.eps:g}: 8 means 8/255?"
+            )
 
     def size(self, delta: Tensor) -> Tensor:
         """The norm of each perturbation, in float64 (B,)."""

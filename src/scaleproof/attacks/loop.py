@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +14,8 @@ from scaleproof.models.classifier import as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
+
+Tick = Callable[[], None]  # called after every step
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ def perturb(
     *,
     drop: bool = False,
     packing: Packing | None = None,
+    tick: Tick = lambda: None,
 ) -> Tensor:
     """One run of one attack on one batch: the examples it stands by, one a row.
 
@@ -59,8 +63,9 @@ def perturb(
     if not drop:
         for _ in range(attack.steps):
             state = attack.step(oracle, state)
+            tick()
         return attack.finish(oracle, state)[: len(clean)]
-    return Dropping(attack, oracle, clean, packing).run(state, rows, y)
+    return Dropping(attack, oracle, clean, packing).run(state, rows, y, tick)
 
 
 class Dropping:
@@ -76,9 +81,10 @@ class Dropping:
         self.alive = torch.ones(len(clean), dtype=torch.bool, device=clean.device)
         self.held = torch.zeros_like(self.alive)
 
-    def run(self, state: State, rows: Tensor, y: Tensor) -> Tensor:
+    def run(self, state: State, rows: Tensor, y: Tensor, tick: Tick) -> Tensor:
         for _ in range(self.attack.steps):
             state = self.attack.step(self.oracle, state)
+            tick()
             self.hold(state, rows)
             left = int((self.alive & ~self.held).sum())
             if left == 0 or self.packing.size_for(left) < self.packing.size_for(len(rows)):

@@ -6,42 +6,44 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 
 from scaleproof.attacks.base import Attack
-from scaleproof.attacks.pgd import PGD, fgsm, si_pgd
-from scaleproof.losses import cw_margin, dlr, probability_margin, standardised_cross_entropy
+from scaleproof.attacks.pgd import PGD, fgsm
+from scaleproof.losses import (
+    cosine_cross_entropy,
+    cross_entropy,
+    cw_margin,
+    dlr,
+    probability_margin,
+    standardised_cross_entropy,
+)
 from scaleproof.threat import Threat
 
-Factory = Callable[[Threat, int, int], PGD]
+Factory = Callable[[Threat, int, int, float | None], Attack]
+OBJECTIVES = {
+    "pgd": ("PGD", cross_entropy),
+    "pgd-cw": ("PGD-CW", cw_margin),
+    "pgd-dlr": ("PGD-DLR", dlr),
+    "si-pgd": ("SI-PGD", cosine_cross_entropy()),
+    "pgd-pm": ("PGD-PM", probability_margin),
+    "pgd-std": ("PGD-STD", standardised_cross_entropy()),
+}
 
 
 def single_attacks() -> Mapping[str, Factory]:
-    """Every attack that can be asked for by name: (threat, steps, restarts) -> attack."""
-    return {
-        "fgsm": lambda threat, steps, restarts: fgsm(threat),
-        "pgd": lambda threat, steps, restarts: PGD(threat=threat, steps=steps, restarts=restarts),
-        "pgd-cw": lambda threat, steps, restarts: PGD(
-            threat=threat, objective=cw_margin, steps=steps, restarts=restarts, name="pgd-cw", label="PGD-CW"
-        ),
-        "pgd-dlr": lambda threat, steps, restarts: PGD(
-            threat=threat, objective=dlr, steps=steps, restarts=restarts, name="pgd-dlr", label="PGD-DLR"
-        ),
-        "si-pgd": lambda threat, steps, restarts: si_pgd(threat, steps=steps, restarts=restarts),
-        "pgd-pm": lambda threat, steps, restarts: PGD(
-            threat=threat,
-            objective=probability_margin,
-            steps=steps,
-            restarts=restarts,
-            name="pgd-pm",
-            label="PGD-PM",
-        ),
-        "pgd-std": lambda threat, steps, restarts: PGD(
-            threat=threat,
-            objective=standardised_cross_entropy(),
-            steps=steps,
-            restarts=restarts,
-            name="pgd-std",
-            label="PGD-STD",
-        ),
-    }
+    """Every attack that can be asked for by name: (threat, steps, restarts, step size) -> attack."""
+    return {"fgsm": lambda threat, *_: fgsm(threat), **{name: pgd_factory(name) for name in OBJECTIVES}}
+
+
+def pgd_factory(name: str) -> Factory:
+    label, objective = OBJECTIVES[name]
+    return lambda threat, steps, restarts, step_size: PGD(
+        threat=threat,
+        objective=objective,
+        steps=steps,
+        step_size=step_size,
+        restarts=restarts,
+        name=name,
+        label=label,
+    )
 
 
 SUITES: Mapping[str, tuple[str, ...]] = {
@@ -51,7 +53,12 @@ SUITES: Mapping[str, tuple[str, ...]] = {
 
 
 def suite(
-    names: str, threat: Threat | None = None, *, steps: int = 20, restarts: int = 1
+    names: str,
+    threat: Threat | None = None,
+    *,
+    steps: int = 20,
+    restarts: int = 1,
+    step_size: float | None = None,
 ) -> tuple[Attack, ...]:
     """Attacks by name: a suite ("paper"), an attack ("si-pgd"), or several with commas between."""
     singles, threat = single_attacks(), threat or Threat()
@@ -61,7 +68,7 @@ def suite(
     for name in wanted:
         if name not in singles:
             raise ValueError(unknown(name, [*SUITES, *singles]))
-    return unique([singles[name](threat, steps, restarts) for name in wanted])
+    return unique([singles[name](threat, steps, restarts, step_size) for name in wanted])
 
 
 def unique(attacks: Sequence[Attack]) -> tuple[Attack, ...]:

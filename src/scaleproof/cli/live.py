@@ -7,19 +7,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scaleproof.evaluator import Progress as Step
+    from scaleproof.progress import Progress as Step
 
 
 @contextmanager
 def live_bar() -> Iterator[Callable[[Step], None]]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TaskProgressColumn(),
         TextColumn("robust so far at most {task.fields[robust]}"),
         TimeRemainingColumn(),
     )

@@ -14,7 +14,12 @@ Model = Annotated[
     ),
 ]
 Arch = Annotated[
-    str | None, typer.Option("--arch", help="Architecture of a .safetensors file.", show_default=False)
+    str | None,
+    typer.Option(
+        "--arch",
+        help="Of a .safetensors file: resnet18, resnet50, preact-resnet18, wrn-28-10, wrn-34-10, resnet-small.",
+        show_default=False,
+    ),
 ]
 Data = Annotated[
     str, typer.Option(help="sample, sample-train, cifar10, cifar100, svhn, or a path to .npz or a folder.")
@@ -25,12 +30,29 @@ DataFolder = Annotated[
 Split = Annotated[str, typer.Option(help="test or train.")]
 Limit = Annotated[int | None, typer.Option(help="Take the first N images only.", show_default=False)]
 Attacks = Annotated[
-    str, typer.Option(help="A suite (paper, objectives) or attacks with commas between: pgd,si-pgd,...")
+    str,
+    typer.Option(
+        help="Suites (paper, objectives) or attacks, with commas between: "
+        "fgsm, pgd, pgd-cw, pgd-dlr, si-pgd, pgd-pm (probability margin), pgd-std (standardised logits)."
+    ),
 ]
 Steps = Annotated[int, typer.Option(help="Steps of each attack.")]
 Restarts = Annotated[int, typer.Option(help="Random restarts; the worst case over them counts.")]
 Norm = Annotated[str, typer.Option(help="linf or l2.")]
-Eps = Annotated[str, typer.Option(help="Size of the perturbation, as 8/255 or 0.031.")]
+Eps = Annotated[
+    str | None,
+    typer.Option(
+        help="Size of the perturbation, as 8/255 or 0.5; linf: 8/255 by default.", show_default=False
+    ),
+]
+StepSize = Annotated[
+    str | None, typer.Option(help="Step of each attack, as 2/255; eps / 4 by default.", show_default=False)
+]
+Head = Annotated[
+    str | None,
+    typer.Option(help="Dotted name of the last linear layer, where it is in doubt.", show_default=False),
+]
+AllowTrainMode = Annotated[bool, typer.Option(help="Make train mode a finding, not an error.")]
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 BatchSize = Annotated[
     int | None,

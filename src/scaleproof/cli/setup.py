@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -15,12 +15,13 @@ from scaleproof.attacks import Attack, suite
 from scaleproof.cli.options import number
 from scaleproof.data import Dataset, load
 from scaleproof.evaluator import checked_batch_size
-from scaleproof.models import LoadedModel, load_model
+from scaleproof.look import first_logits
+from scaleproof.models import Classifier, LoadedModel, load_model
 from scaleproof.provenance import provenance
 from scaleproof.speed import Speed
 from scaleproof.speed.backends import Precision
 from scaleproof.store import FolderStore, open_run, settings_digest
-from scaleproof.threat import Norm, Threat
+from scaleproof.threat import UNSET, Norm, Threat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,7 @@ def prepare(
     *,
     model: str,
     arch: str | None,
+    head: str | None,
     data: str,
     data_folder: Path | None,
     split: str,
@@ -90,7 +92,8 @@ def prepare(
     steps: int,
     restarts: int,
     norm: str,
-    eps: str,
+    eps: str | None,
+    step_size: str | None,
     seed: int,
     batch_size: int | None,
     device: str,
@@ -100,14 +103,16 @@ def prepare(
     extra: Mapping[str, object],
 ) -> Job:
     """Check every word and load what they name."""
-    threat = Threat(norm=cast(Norm, norm), eps=number(eps, "eps"))
-    chosen = suite(attacks, threat, steps=steps, restarts=restarts)
+    threat = Threat(norm=cast(Norm, norm), eps=UNSET if eps is None else number(eps, "eps"))
+    stride = None if step_size is None else number(step_size, "step-size")
+    chosen = suite(attacks, threat, steps=steps, restarts=restarts, step_size=stride)
     speed = Speed(precision=cast(Precision, precision), compile=compile)
     where = checked_device(device)
     checked_batch_size(batch_size, where)
-    dataset = load(data, split=split, folder=data_folder)
-    dataset = dataset if limit is None else dataset.first(min(limit, len(dataset)))
+    dataset = limited(load(data, split=split, folder=data_folder), limit)
     loaded = load_model(model, architecture=arch, classes=len(dataset.classes))
+    if head is not None:
+        loaded = replace(loaded, classifier=Classifier(loaded.classifier, head=head))
     loaded.classifier.to(where)
     settings: dict[str, object] = {
         "kind": kind,
@@ -124,6 +129,8 @@ def prepare(
         "seed": seed,
         "batch_size": batch_size,
         "precision": precision,
+        "head": head,
+        "first_logits": first_logits(loaded.classifier, dataset),
         "compile": compile,
         "device": where.type,
         **extra,
@@ -142,6 +149,12 @@ def prepare(
         settings=settings,
         folder=out or Path("runs") / name,
     )
+
+
+def limited(dataset: Dataset, limit: int | None) -> Dataset:
+    if limit is not None and not 1 <= limit <= len(dataset):
+        raise ValueError(f"--limit must be from 1 to {len(dataset)}, the size of {dataset.name}, got {limit}")
+    return dataset if limit is None else dataset.first(limit)
 
 
 def checked_device(name: str) -> torch.device:

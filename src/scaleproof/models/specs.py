@@ -7,6 +7,7 @@ import importlib
 import inspect
 import json
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,6 +73,8 @@ def is_path(spec: str) -> bool:
 
 def nearest_spec(spec: str) -> str:
     """A suggestion among the demo and the models in this folder, empty where nothing comes near."""
+    if "." in spec and (Path().joinpath(*spec.split(".")).with_suffix(".py")).is_file():
+        return f"; a function of that module? {spec}:FUNCTION"
     here = [entry.name for entry in Path().iterdir() if entry.suffix == ".safetensors" or entry.is_dir()]
     close = difflib.get_close_matches(spec, ["demo", *here], n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
@@ -121,10 +124,20 @@ def from_factory(spec: str, module_name: str, factory_name: str) -> LoadedModel:
     """What a function of the user's own module returns."""
     with importing_from_here():
         module = imported(spec, module_name)
-        net = factory_in(spec, module, factory_name)()
+        net = called(spec, factory_in(spec, module, factory_name))
     if not isinstance(net, nn.Module):
         raise ValueError(f"{spec!r} must return a torch.nn.Module or a Classifier, got {type(net).__name__}")
     return loaded(as_classifier(net), spec, type(unwrapped(net)).__name__)
+
+
+def called(spec: str, factory: Callable[[], Any]) -> Any:
+    """What a factory returns; what it raises is told with its place."""
+    try:
+        return factory()
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}, line {place.lineno}"
+        raise ValueError(f"{spec!r} raised {type(error).__name__} ({where}): {error}") from error
 
 
 @contextmanager

@@ -43,6 +43,10 @@ def missing(name: str, reason: str) -> ValueError:
 
 def required(folder: Path, name: str, schema: str, parse: Callable[[Fields], Parsed]) -> Parsed:
     """Read a JSON file that a run folder must have."""
+    if not (folder / name).is_file() and (folder / "unfinished.json").is_file():
+        raise ValueError(
+            f"the run in {folder} is not finished: run its command again, it goes on where it was"
+        )
     if not (folder / name).is_file():
         raise missing(name, "every run folder has it")
     return parse(read_fields(folder / name, schema))

@@ -1,0 +1,47 @@
+"""A first look: a few images through a model before anything is spent on it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scaleproof.contract import (
+    any_training,
+    buffers_kept,
+    check_finite,
+    check_images,
+    check_logits,
+    understood,
+)
+from scaleproof.images import Images
+from scaleproof.models.classifier import Classifier
+from scaleproof.oracle import Oracle
+from scaleproof.speed import PLAIN
+
+FIRST_LOOK = 8
+
+
+def first_look(oracle: Oracle, images: Images, features: bool) -> list[list[float]]:
+    """The first few images through the model: what it returns, checked and rounded, and where its head is.
+
+    Three digits tell one forward pass from another, also on another machine; a model in train mode has none to give.
+    """
+    x, y = images.select(np.arange(min(FIRST_LOOK, len(images)), dtype=np.int64))
+    x, classifier = x.detach().to(oracle.device), oracle.classifier
+    check_images(x, y)
+    with understood(x, classifier):
+        logits = oracle.judge(x)
+    check_finite(logits)
+    check_logits(logits, classifier.logit_scale)
+    if features:
+        oracle.judge_outputs(x, features=True)
+    return (
+        []
+        if any_training(classifier)
+        else [[float(f"{value:.2e}") for value in row] for row in logits.tolist()]
+    )
+
+
+def first_logits(classifier: Classifier, images: Images) -> list[list[float]]:
+    """What `first_look` sees, for the record of a run."""
+    with buffers_kept(classifier):
+        return first_look(Oracle(classifier, speed=PLAIN), images, features=False)
