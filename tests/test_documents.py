@@ -35,3 +35,9 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) < 150
+
+
+def test_the_page_on_attacks_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "add-an-attack.md").read_text(), re.DOTALL)
+    exec(compile("\n".join(blocks), "add-an-attack.md", "exec"), {"__name__": "page"})
+    assert "momentum" in capsys.readouterr().out

@@ -58,10 +58,6 @@ class Sweep:
     def of(self, attack: str) -> list[SweepRow]:
         return [row for row in self.rows if row.attack == attack]
 
-    def of_each(self) -> list[SweepRow]:
-        """The first row of each attack."""
-        return list({row.attack: row for row in reversed(self.rows)}.values())[::-1]
-
     @property
     def identical(self) -> dict[str, bool]:
         """Whether an attack's examples are bit for bit the same at every scale."""

@@ -100,7 +100,7 @@ class AttackResult:
         return int(self.verdicts["attacked"].any(axis=0).sum())
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Evaluation:
     """The verdicts of a list of attacks on one model and one set of images."""
 
@@ -113,6 +113,11 @@ class Evaluation:
     speed: Mapping[str, object]
     head: str | None = None
     findings: tuple[Finding, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        shares = {"clean": self.clean, **{result.name: self.robust(result.name) for result in self.attacks}}
+        told = ", ".join(f"{name} {share.accuracy:.2%}" for name, share in shares.items())
+        return f"Evaluation({told}, worst case {self.robust().accuracy:.2%}, n = {self.count}, {self.mode})"
 
     @property
     def count(self) -> int:

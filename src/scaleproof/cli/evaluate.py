@@ -36,7 +36,7 @@ def command(
     device: options.Device = "auto",
     precision: options.Precision = "auto",
     compile: options.Compile = False,
-    allow_train_mode: Annotated[bool, typer.Option(help="Make train mode a finding, not an error.")] = False,
+    allow_train_mode: options.AllowTrainMode = False,
     out: options.Out = None,
 ) -> None:
     """Attack a model and report its robust accuracy, an upper bound, with the verdict on every image."""
@@ -71,23 +71,13 @@ def command(
 
 
 def run(job: Job, mode: str, allow_train_mode: bool) -> None:
-    """Evaluate, or show what is there if the same run is finished."""
-    from rich.console import Console
-
-    from scaleproof.report import render
-    from scaleproof.store import is_finished
+    """Evaluate, unless the same run is finished; then show what is in the folder."""
+    from scaleproof.cli.live import live_bar
+    from scaleproof.cli.show import show
+    from scaleproof.evaluator import evaluate
 
     store = job.claim()
-    console = Console()
-    for note in job.loaded.notes:
-        console.print(f"note: {note}", soft_wrap=True, markup=False)
-    if is_finished(job.folder):
-        console.print(f"{job.folder} holds this run already; rendered again.", soft_wrap=True)
-    else:
-        from scaleproof.cli.live import live_bar
-        from scaleproof.cli.tables import evaluation_table, remarks
-        from scaleproof.evaluator import evaluate
-
+    if not job.finished():
         with live_bar() as progress:
             evaluation = evaluate(
                 job.loaded.classifier,
@@ -102,11 +92,7 @@ def run(job: Job, mode: str, allow_train_mode: bool) -> None:
                 allow_train_mode=allow_train_mode,
             )
         write(job, evaluation)
-        console.print(evaluation_table(evaluation))
-        for remark in remarks(evaluation):
-            console.print(remark, soft_wrap=True, markup=False)
-    paths = render(job.folder)
-    console.print(f"Robust accuracy is an upper bound. Report: {paths[0]}", soft_wrap=True)
+    show(job.folder)
 
 
 def write(job: Job, evaluation: Evaluation) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -45,6 +46,7 @@ def version(
 
 def main() -> None:
     """Run a command; a user's mistake is one line and exit code 2, not a traceback."""
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # threads that wait do not burn the cores of other programs
     try:
         app()
     except ValueError as error:

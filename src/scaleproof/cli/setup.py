@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import torch
+import typer
 
 from scaleproof import __version__
 from scaleproof.attacks import Attack, suite
@@ -20,7 +21,7 @@ from scaleproof.models import Classifier, LoadedModel, load_model
 from scaleproof.provenance import provenance
 from scaleproof.speed import Speed
 from scaleproof.speed.backends import Precision
-from scaleproof.store import FolderStore, open_run, settings_digest
+from scaleproof.store import FolderStore, is_finished, open_run, settings_digest
 from scaleproof.threat import UNSET, Norm, Threat
 
 
@@ -42,6 +43,14 @@ class Job:
 
     def claim(self) -> FolderStore:
         return open_run(self.folder, self.settings)
+
+    def finished(self) -> bool:
+        """Say what is worth saying before the work, and whether there is any left."""
+        for note in self.loaded.notes:
+            typer.echo(f"note: {note}", err=True)
+        if is_finished(self.folder):
+            typer.echo(f"{self.folder} holds this run already.")
+        return is_finished(self.folder)
 
     def run_json(self, seconds: float) -> dict[str, object]:
         return {

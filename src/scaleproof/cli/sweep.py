@@ -37,6 +37,7 @@ def command(
     device: options.Device = "auto",
     precision: options.Precision = "auto",
     compile: options.Compile = False,
+    allow_train_mode: options.AllowTrainMode = False,
     out: options.Out = None,
 ) -> None:
     """Multiply a model's logits by alpha and watch each attack's verdict: the paper's Figure 1."""
@@ -66,9 +67,9 @@ def command(
         precision=precision,
         compile=compile,
         out=out,
-        extra={"alphas": scales},
+        extra={"alphas": scales, "allow_train_mode": allow_train_mode},
     )
-    run(job, scales)
+    run(job, scales, allow_train_mode)
 
 
 def demo(
@@ -92,20 +93,14 @@ def demo(
     )
 
 
-def run(job: Job, alphas: list[float]) -> None:
-    from rich.console import Console
+def run(job: Job, alphas: list[float], allow_train_mode: bool) -> None:
+    """Sweep, unless the same run is finished; then show what is in the folder."""
+    from scaleproof.analysis import scale_sweep, sweepable
+    from scaleproof.cli.live import live_bar
+    from scaleproof.cli.show import show
 
-    from scaleproof.report import render
-    from scaleproof.store import is_finished
-
-    store, console = job.claim(), Console()
-    if is_finished(job.folder):
-        console.print(f"{job.folder} holds this run already; rendered again.", soft_wrap=True)
-    else:
-        from scaleproof.analysis import scale_sweep, sweepable
-        from scaleproof.cli.live import live_bar
-        from scaleproof.cli.tables import sweep_table
-
+    store = job.claim()
+    if not job.finished():
         with live_bar() as progress:
             sweep = scale_sweep(
                 job.loaded.classifier,
@@ -117,32 +112,10 @@ def run(job: Job, alphas: list[float]) -> None:
                 speed=job.speed,
                 store=store,
                 progress=progress,
+                allow_train_mode=allow_train_mode,
             )
         write(job, sweep)
-        console.print(sweep_table(sweep))
-        explain(sweep)
-    paths = render(job.folder)
-    console.print(f"Report: {paths[0]}", soft_wrap=True)
-
-
-def explain(sweep: Sweep) -> None:
-    """What the table says, in sentences made from it."""
-    from rich.console import Console
-
-    say = Console(soft_wrap=True).print
-    worst = max(sweep.of_each(), key=lambda row: sweep.swing(row.attack))
-    swing = 100 * sweep.swing(worst.attack)
-    moved = f"moved by {swing:.1f} points" if swing else "did not move"
-    say(f"No decision changed; the verdict of {worst.label} {moved}.")
-    flat = [row.label for row in sweep.of_each() if row.scale_invariant]
-    if flat:
-        say(
-            f"Scale-invariant by construction: {', '.join(flat)}. Robust accuracy is an upper bound: take the lowest."
-        )
-    if sweep.cosine_mismatch is not None:
-        say(
-            f"The cosine's argmax is not the decision on {100 * sweep.cosine_mismatch:.1f}% of the clean images."
-        )
+    show(job.folder)
 
 
 def write(job: Job, sweep: Sweep) -> None:

@@ -1,64 +1,103 @@
-"""Results as tables on a terminal."""
+"""Results as tables on a terminal, from the JSON of a run folder: fresh and finished runs look the same."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.table import Table
 
-from scaleproof.analysis import Sweep
-from scaleproof.evaluation import Evaluation, Share
+Document = dict[str, Any]
 
 
-def percent(share: Share) -> str:
-    return f"{100 * share.accuracy:.2f}"
+def percent(share: Document) -> str:
+    return f"{100 * share['accuracy']:.2f}"
 
 
-def interval(share: Share) -> str:
-    low, high = share.interval
+def interval(share: Document) -> str:
+    low, high = share["interval"]
     return f"{100 * low:.1f} to {100 * high:.1f}"
 
 
-def evaluation_table(evaluation: Evaluation) -> Table:
+def radius(threat: Document) -> str:
+    """The threat in words; eps as a fraction of 255 where it is one."""
+    levels = threat["eps"] * 255
+    whole = abs(levels - round(levels)) < 1e-6 and threat["norm"] == "linf"
+    return f"{threat['norm']} {f'{round(levels)}/255' if whole else format(threat['eps'], 'g')}"
+
+
+def evaluation_table(document: Document) -> Table:
     """One row an attack; robust accuracy is an upper bound."""
-    table = Table(title=f"Accuracy in %, n = {evaluation.count}, {evaluation.mode}", title_justify="left")
-    for name in ("attack", "1 restart", "all restarts", "95% interval", "seconds"):
+    facts = f"n = {document['clean']['count']}, {radius(document['threat'])}, {document['mode']}"
+    table = Table(title=f"Accuracy in %, {facts}", title_justify="left")
+    several = any(attack["restarts"] > 1 for attack in document["attacks"])
+    first = ["1 restart"] if several else []
+    for name in ("attack", *first, "all restarts" if several else "robust", "95% interval", "seconds"):
         table.add_column(name, justify="left" if name == "attack" else "right", no_wrap=True)
-    table.add_row("clean", "", percent(evaluation.clean), interval(evaluation.clean), "")
-    for result in evaluation.attacks:
-        first, worst = evaluation.robust(result.name, 1), evaluation.robust(result.name)
-        table.add_row(result.label, percent(first), percent(worst), interval(worst), f"{result.seconds:.1f}")
+    blank = [""] * len(first)
+    table.add_row("clean", *blank, percent(document["clean"]), interval(document["clean"]), "")
+    for attack in document["attacks"]:
+        one = [percent(attack["robust_one_restart"])] if several else []
+        worst, seconds = attack["robust"], f"{attack['seconds']:.1f}"
+        table.add_row(attack["label"], *one, percent(worst), interval(worst), seconds)
     table.add_section()
-    worst = evaluation.robust()
-    table.add_row("worst case", "", percent(worst), interval(worst), f"{evaluation.seconds:.1f}")
+    worst = document["worst_case"]
+    table.add_row("worst case", *blank, percent(worst), interval(worst), "")
     return table
 
 
-def remarks(evaluation: Evaluation) -> list[str]:
+def evaluation_remarks(document: Document) -> list[str]:
     """What a reader must know beside the numbers, one sentence each."""
     said: list[str] = []
-    for result in evaluation.attacks:
-        if result.needs_features and evaluation.cosine_mismatch is not None:
-            share = f"{100 * evaluation.cosine_mismatch:.1f}%"
+    for attack in document["attacks"]:
+        if attack["cosine_mismatch"] is not None:
+            share = f"{100 * attack['cosine_mismatch']:.1f}%"
             said.append(
-                f"{result.label}: the cosine's argmax is not the decision on {share} of the clean images."
+                f"{attack['label']}: the cosine's argmax is not the decision on {share} of the clean images."
             )
-        said += [f"{result.label}: {note}." for note in result.notes]
-    return said + [f"{finding.severity}: {finding.meaning}." for finding in evaluation.findings]
+        said += [f"{attack['label']}: {note}." for note in attack["notes"]]
+    said += [f"{finding['severity']}: {finding['meaning']}." for finding in document["findings"]]
+    return [*said, "Robust accuracy is an upper bound."]
 
 
-def sweep_table(sweep: Sweep) -> Table:
+def sweep_table(document: Document) -> Table:
     """One row a scale, one column an attack."""
-    table = Table(
-        title=f"Robust accuracy in % when logits are multiplied by alpha, n = {sweep.clean.count}",
-        title_justify="left",
-    )
-    labels = {row.attack: row.label for row in sweep.rows}
+    title = f"Robust accuracy in % when logits are multiplied by alpha, n = {document['clean']['count']}"
+    table = Table(title=f"{title}, {radius(document['threat'])}", title_justify="left")
+    columns = by_attack(document)
     table.add_column("alpha", justify="right")
-    for label in labels.values():
-        table.add_column(label, justify="right")
-    for alpha in sweep.alphas:
-        cells = [percent(row.robust) for name in labels for row in sweep.of(name) if row.alpha == alpha]
-        table.add_row(f"{alpha:g}", *cells)
+    for rows in columns.values():
+        table.add_column(rows[0]["label"], justify="right")
+    for number, alpha in enumerate(document["alphas"]):
+        table.add_row(f"{alpha:g}", *[percent(rows[number]["robust"]) for rows in columns.values()])
     table.add_section()
-    table.add_row("swing", *[f"{100 * sweep.swing(name):.2f}" for name in labels])
-    table.add_row("same bits", *["yes" if sweep.identical[name] else "no" for name in labels])
+    table.add_row("swing", *[f"{swing(rows):.2f}" for rows in columns.values()])
+    table.add_row("same bits", *["yes" if document["identical"][name] else "no" for name in columns])
     return table
+
+
+def by_attack(document: Document) -> dict[str, list[Document]]:
+    """The rows of each attack, in the order of the scales."""
+    found: dict[str, list[Document]] = {}
+    for row in document["rows"]:
+        found.setdefault(row["attack"], []).append(row)
+    return found
+
+
+def swing(rows: list[Document]) -> float:
+    """Largest minus smallest robust accuracy, in points."""
+    values: list[float] = [100 * row["robust"]["accuracy"] for row in rows]
+    return max(values) - min(values)
+
+
+def sweep_remarks(document: Document) -> list[str]:
+    """What the table says, in sentences made from it."""
+    worst = max(by_attack(document).values(), key=swing)
+    moved = f"moved by {swing(worst):.1f} points" if swing(worst) else "did not move"
+    said = [f"No decision changed; the verdict of {worst[0]['label']} {moved}."]
+    flat = [rows[0]["label"] for rows in by_attack(document).values() if rows[0]["scale_invariant"]]
+    if flat:
+        said.append(f"Scale-invariant by construction: {', '.join(flat)}.")
+    if document["cosine_mismatch"] is not None:
+        share = f"{100 * document['cosine_mismatch']:.1f}%"
+        said.append(f"The cosine's argmax is not the decision on {share} of the clean images.")
+    return [*said, "Robust accuracy is an upper bound: take the lowest."]

@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -56,7 +56,7 @@ def load_model(spec: str, *, architecture: str | None = None, classes: int = 10)
     if architecture is not None:
         raise ValueError(f"architecture= goes with weights files only, got {architecture!r} with {spec!r}")
     if spec == "demo":
-        return from_file(spec, demo_path(), None)
+        return replace(from_file(spec, demo_path(), None), notes=())
     name, colon, rest = spec.partition(":")
     if not colon or not name or not rest:
         raise ValueError(f"a model spec must be {FORMS}, got {spec!r}{nearest_spec(spec)}")

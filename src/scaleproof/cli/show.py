@@ -1,0 +1,25 @@
+"""What a person sees at the end of a run, be it fresh or finished long ago."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+
+def show(folder: Path) -> None:
+    """Print the table and the remarks of a finished run folder, and render its report."""
+    from rich.console import Console
+
+    from scaleproof.cli import tables
+    from scaleproof.report import render
+
+    console, paths = Console(), render(folder)
+    if (folder / "evaluation.json").exists():
+        document = json.loads((folder / "evaluation.json").read_text())
+        table, remarks = tables.evaluation_table(document), tables.evaluation_remarks(document)
+    else:
+        document = json.loads((folder / "sweep.json").read_text())
+        table, remarks = tables.sweep_table(document), tables.sweep_remarks(document)
+    console.print(table)
+    for remark in [*remarks, f"Report: {paths[0]}"]:
+        console.print(remark, soft_wrap=True, markup=False, highlight=False)
