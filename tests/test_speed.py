@@ -175,6 +175,7 @@ def test_bad_precision() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler uses what torch deprecates
 def test_compiled_gradients_agree(demo: tuple[Classifier, Tensor, Tensor]) -> None:
     classifier, x, y = demo
     plain = Oracle(classifier, speed=PLAIN).value_and_grad(losses.cross_entropy, x, y)

@@ -46,7 +46,7 @@ def version(
 
 def main() -> None:
     """Run a command; a user's mistake is one line and exit code 2, not a traceback."""
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # threads that wait do not burn the cores of other programs
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # waiting threads leave the cores to others
     try:
         app()
     except ValueError as error:
