@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -65,9 +65,13 @@ class Oracle:
 
     @contextmanager
     def arithmetic(self) -> Iterator[None]:
-        """The device and, where gradients are float32, true float32."""
-        exact = nullcontext() if "bf16" in self.choice.precision else exact_float32()
-        with on_device(self.device), exact:
+        """The device, the backend's own number formats whatever the caller's, true float32 where it is float32."""
+        own = (
+            torch.autocast(self.device.type, enabled=False)
+            if "bf16" in self.choice.precision
+            else exact_float32()
+        )
+        with on_device(self.device), own:
             yield
 
     def outputs(self, x: Tensor, *, features: bool = False) -> Output:

@@ -40,9 +40,7 @@ class GraphCache:
     def __init__(self) -> None:
         self.graphs: dict[object, Captured] = {}
         self.failure: str | None = None
-        self.pool = (
-            torch.cuda.graph_pool_handle()
-        )  # one for all: results are copied out before the next replay
+        self.pool = torch.cuda.graph_pool_handle()  # shared: results are copied out before the next replay
 
     def __call__(self, key: object, function: Callable[..., Tensors], *inputs: Tensor) -> Tensors:
         if self.failure is not None or not inputs[0].is_cuda:
