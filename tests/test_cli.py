@@ -119,6 +119,11 @@ MISTAKES = {
     "eps": (["evaluate", "demo", "--eps", "eight"], "eps must be a number such as 0.031 or a fraction"),
     "negative eps": (["evaluate", "demo", "--eps", "-1"], "eps must be finite and >= 0, got -1"),
     "device": (["evaluate", "demo", "--device", "tpu9"], "device must be auto, cpu, cuda or cuda:N"),
+    "failing factory": (["evaluate", "mine:fails"], "raised OSError (mine.py, line 7): no weights here"),
+    "l2 without eps": (["evaluate", "demo", "--norm", "l2"], "eps must be given for l2"),
+    "eps in levels": (["evaluate", "demo", "--eps", "8"], "8/255"),
+    "limit": (["evaluate", "demo", "--limit", "5000"], "--limit must be from 1 to 1000"),
+    "unfinished": (["report", "unfinished"], "is not finished: run its command again"),
     "alphas": (["sweep", "demo", "--alphas", "1,x"], "alphas must be a number"),
     "other device": (["evaluate", "demo", "--device", "mps"], "device must be auto, cpu, cuda or cuda:N"),
     "mode": (
@@ -144,12 +149,18 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from helpers import SmallConvNet\n"
         "def in_train_mode(): return SmallConvNet(10)\n"
+        "class Sharper(SmallConvNet):\n"
+        "    def forward(self, x): return float(__import__('os').environ['SHARPNESS']) * super().forward(x)\n"
+        "def sharper(): return Sharper(10).eval()\n"
+        "def fails(): raise OSError('no weights here')\n"
     )
     torch.save(SmallConvNet().state_dict(), folder / "weights.safetensors")
     save_file({"fc.weight": torch.zeros(10, 4)}, folder / "other.safetensors")
     save_model(folder / "whole.safetensors", build("resnet-small"), "resnet-small")
     (folder / "cut.safetensors").write_bytes((folder / "whole.safetensors").read_bytes()[:5000])
     images = np.random.default_rng(0).random((4, 3, 32, 32), np.float32)
+    (folder / "unfinished").mkdir()
+    (folder / "unfinished" / "unfinished.json").write_text("{}")
     np.savez(folder / "bright.npz", images=images * 3, labels=np.arange(4))
     np.savez(folder / "label.npz", images=images, labels=np.array([0, 1, -2, 3]))
     return folder
@@ -193,6 +204,14 @@ def test_a_full_disk_is_explained(
         main()
     assert stopped.value.code == 2
     assert "the disk is full" in " ".join(capsys.readouterr().err.split())
+
+
+def test_another_forward_pass_is_another_run(workshop: Path) -> None:
+    """The weights are the same; what the model computes is not."""
+    words = ["evaluate", "mine:sharper", *QUICK, "--out", "sharp"]
+    run(*words, cwd=workshop, SHARPNESS="1")
+    done = run(*words, cwd=workshop, code=2, SHARPNESS="0.2")
+    assert "first_logits" in done.stderr
 
 
 def test_a_mistake_does_not_claim_the_folder(workshop: Path) -> None:

@@ -40,33 +40,12 @@ def command(
     out: options.Out = None,
 ) -> None:
     """Attack a model and report its robust accuracy, an upper bound, with the verdict on every image."""
-    from scaleproof.cli.setup import prepare
+    words = locals()
+    from scaleproof.cli.setup import Request, prepare
     from scaleproof.evaluator import checked_mode
 
     checked_mode(mode)
-    job = prepare(
-        "evaluation",
-        model=model,
-        arch=arch,
-        head=head,
-        data=data,
-        data_folder=data_folder,
-        split=split,
-        limit=limit,
-        attacks=attacks,
-        steps=steps,
-        restarts=restarts,
-        norm=norm,
-        eps=eps,
-        step_size=step_size,
-        seed=seed,
-        batch_size=batch_size,
-        device=device,
-        precision=precision,
-        compile=compile,
-        out=out,
-        extra={"mode": mode, "allow_train_mode": allow_train_mode},
-    )
+    job = prepare("evaluation", Request.of(words), {"mode": mode})
     run(job, mode, allow_train_mode)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 import typer
@@ -87,77 +87,108 @@ class Job:
         }
 
 
-def prepare(
-    kind: str,
-    *,
-    model: str,
-    arch: str | None,
-    head: str | None,
-    data: str,
-    data_folder: Path | None,
-    split: str,
-    limit: int | None,
-    attacks: str,
-    steps: int,
-    restarts: int,
-    norm: str,
-    eps: str | None,
-    step_size: str | None,
-    seed: int,
-    batch_size: int | None,
-    device: str,
-    precision: str,
-    compile: bool,
-    out: Path | None,
-    extra: Mapping[str, object],
-) -> Job:
-    """Check every word and load what they name."""
-    threat = Threat(norm=cast(Norm, norm), eps=UNSET if eps is None else number(eps, "eps"))
-    stride = None if step_size is None else number(step_size, "step-size")
-    chosen = suite(attacks, threat, steps=steps, restarts=restarts, step_size=stride)
-    speed = Speed(precision=cast(Precision, precision), compile=compile)
-    where = checked_device(device)
-    checked_batch_size(batch_size, where)
-    dataset = limited(load(data, split=split, folder=data_folder), limit)
-    loaded = load_model(model, architecture=arch, classes=len(dataset.classes))
-    if head is not None:
-        loaded = replace(loaded, classifier=Classifier(loaded.classifier, head=head))
-    loaded.classifier.to(where)
-    settings: dict[str, object] = {
-        "kind": kind,
-        "scaleproof": __version__,
-        "model": loaded.spec,
-        "architecture": loaded.architecture,
-        "normalisation": str([getattr(loaded.classifier, name) for name in ("mean", "std")]),
-        "logit_scale": loaded.classifier.logit_scale,
-        "weights": loaded.sha256,
-        "data": f"{dataset.name}/{dataset.split}",
-        "images": len(dataset),
-        "pixels": dataset.digest(),
-        "attacks": [attack.describe() for attack in chosen],
-        "seed": seed,
-        "batch_size": batch_size,
-        "precision": precision,
-        "head": head,
-        "first_logits": first_logits(loaded.classifier, dataset),
-        "compile": compile,
-        "device": where.type,
-        **extra,
-    }
-    name = f"{kind}-{Path(model).name.replace(':', '-')}-{dataset.name}-{settings_digest(settings)[:8]}"
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The options that every command which attacks a model has, as they were typed."""
+
+    model: str
+    arch: str | None
+    head: str | None
+    data: str
+    data_folder: Path | None
+    split: str
+    limit: int | None
+    attacks: str
+    steps: int
+    restarts: int
+    norm: str
+    eps: str | None
+    step_size: str | None
+    seed: int
+    batch_size: int | None
+    device: str
+    precision: str
+    compile: bool
+    allow_train_mode: bool
+    out: Path | None
+
+    @classmethod
+    def of(cls, words: Mapping[str, Any]) -> Request:
+        """Take what belongs here from a command's own arguments."""
+        return cls(**{item.name: words[item.name] for item in fields(cls)})
+
+    def threat(self) -> Threat:
+        return Threat(norm=cast(Norm, self.norm), eps=UNSET if self.eps is None else number(self.eps, "eps"))
+
+    def suite(self) -> tuple[Attack, ...]:
+        stride = None if self.step_size is None else number(self.step_size, "step-size")
+        return suite(self.attacks, self.threat(), steps=self.steps, restarts=self.restarts, step_size=stride)
+
+    def speed(self) -> Speed:
+        return Speed(precision=cast(Precision, self.precision), compile=self.compile)
+
+    def loaded(self, classes: int, device: torch.device) -> LoadedModel:
+        loaded = load_model(self.model, architecture=self.arch, classes=classes)
+        if self.head is not None:
+            loaded = replace(loaded, classifier=Classifier(loaded.classifier, head=self.head))
+        loaded.classifier.to(device)
+        return loaded
+
+
+def prepare(kind: str, request: Request, extra: Mapping[str, object]) -> Job:
+    """Check every word, load what they name, and say where the run goes."""
+    attacks, speed, device = request.suite(), request.speed(), checked_device(request.device)
+    checked_batch_size(request.batch_size, device)
+    dataset = limited(load(request.data, split=request.split, folder=request.data_folder), request.limit)
+    loaded = request.loaded(len(dataset.classes), device)
+    settings = {**settings_of(kind, request, attacks, loaded, dataset, device), **extra}
+    words = [kind, Path(request.model).name.replace(":", "-"), dataset.name, settings_digest(settings)[:8]]
     return Job(
         kind=kind,
         loaded=loaded,
         dataset=dataset,
-        threat=threat,
-        attacks=chosen,
-        seed=seed,
-        batch_size=batch_size,
+        threat=request.threat(),
+        attacks=attacks,
+        seed=request.seed,
+        batch_size=request.batch_size,
         speed=speed,
-        device=where,
+        device=device,
         settings=settings,
-        folder=out or Path("runs") / name,
+        folder=request.out or Path("runs") / "-".join(words),
     )
+
+
+def settings_of(
+    kind: str,
+    request: Request,
+    attacks: tuple[Attack, ...],
+    loaded: LoadedModel,
+    dataset: Dataset,
+    device: torch.device,
+) -> dict[str, object]:
+    """All that a run's verdicts depend on: two runs with equal settings are the same run."""
+    classifier = loaded.classifier
+    return {
+        "kind": kind,
+        "scaleproof": __version__,
+        "model": loaded.spec,
+        "architecture": loaded.architecture,
+        "normalisation": str([classifier.mean, classifier.std]),
+        "logit_scale": classifier.logit_scale,
+        "weights": loaded.sha256,
+        "first_logits": first_logits(classifier, dataset),
+        "data": f"{dataset.name}/{dataset.split}",
+        "images": len(dataset),
+        "pixels": dataset.digest(),
+        "attacks": [attack.describe() for attack in attacks],
+        "seed": request.seed,
+        "batch_size": request.batch_size,
+        "precision": request.precision,
+        "compile": request.compile,
+        "head": request.head,
+        "allow_train_mode": request.allow_train_mode,
+        "device": device.type,
+    }
 
 
 def limited(dataset: Dataset, limit: int | None) -> Dataset:

@@ -41,34 +41,13 @@ def command(
     out: options.Out = None,
 ) -> None:
     """Multiply a model's logits by alpha and watch each attack's verdict: the paper's Figure 1."""
+    words = {**locals(), "restarts": 1}
     from scaleproof.analysis import checked_alphas
-    from scaleproof.cli.setup import prepare
+    from scaleproof.cli.setup import Request, prepare
 
     scales = [options.number(part, "alphas") for part in alphas.split(",")]
     checked_alphas(scales)
-    job = prepare(
-        "scale-sweep",
-        model=model,
-        arch=arch,
-        head=head,
-        data=data,
-        data_folder=data_folder,
-        split=split,
-        limit=limit,
-        attacks=attacks,
-        steps=steps,
-        restarts=1,
-        norm=norm,
-        eps=eps,
-        step_size=step_size,
-        seed=seed,
-        batch_size=batch_size,
-        device=device,
-        precision=precision,
-        compile=compile,
-        out=out,
-        extra={"alphas": scales, "allow_train_mode": allow_train_mode},
-    )
+    job = prepare("scale-sweep", Request.of(words), {"alphas": scales})
     run(job, scales, allow_train_mode)
 
 
