@@ -103,6 +103,16 @@ def speed() -> str:
     return "\n".join(parts)
 
 
+def memory() -> str:
+    record = read("benchmarks/memory-h200.json")
+    rows = [
+        [f"{row['images']:,}", f"{row['process_mb']:,.0f}", f"{row['device_mb']:,.0f}"]
+        for row in record["rows"]
+    ]
+    facts = f"batch size {record['batch_size']}, {record['hardware']['name']}, commit {record['commit']}"
+    return table(["images", "process, MB", "device, MB"], rows) + f"\n(cascade, {facts})\n"
+
+
 GENERATORS: dict[str, Callable[[], str]] = {
     "demo-attacks": demo_attacks,
     "demo-sweep": demo_sweep,
