@@ -117,6 +117,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "demo-attacks": demo_attacks,
     "demo-sweep": demo_sweep,
     "speed": speed,
+    "memory": memory,
 }
 
 
