@@ -130,7 +130,7 @@ def accuracy(net: nn.Module, images: Tensor, labels: Tensor, steps: int) -> floa
     return 100 * right / len(labels)
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--architecture", default="resnet-small", choices=sorted(BUILD))
@@ -141,7 +141,11 @@ def main() -> None:
     parser.add_argument("--average", type=float, default=0.999)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    given = arguments()
     torch.manual_seed(given.seed)
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
