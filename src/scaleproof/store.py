@@ -116,7 +116,7 @@ def open_run(folder: Path, settings: Mapping[str, object]) -> FolderStore:
     if found is None and folder.exists() and any(not is_scrap(path) for path in folder.iterdir()):
         raise ValueError(f"{folder} is not empty and holds no run: give another --out, or empty it first")
     before = {} if found is None else json.loads(found.read_text())
-    begun = found == finished or any((folder / UNITS).rglob("*.npz"))
+    begun = found == finished or any(not is_scrap(path) for path in (folder / UNITS).rglob("*.*"))
     if before.get("settings_sha256") != settings_digest(settings):
         if begun:
             raise ValueError(

@@ -83,6 +83,30 @@ class Threat:
             delta = self.steepest(normal) * rows_like(radius * self.eps, normal)
         return self.project(clean + delta.to(clean.dtype), clean)
 
+    @property
+    def draws(self) -> tuple[Literal["uniform", "normal"], ...]:
+        """The random numbers from which `spread` makes a start."""
+        return ("uniform",) if self.norm == "linf" else ("normal",)
+
+    def spread(self, clean: Tensor, noise: Tensor) -> Tensor:
+        """A random image of the ball from the numbers of `draws`: uniform under linf, on the sphere under l2.
+
+        (A uniform draw from an l2 ball of thousands of dimensions lies next to the sphere.)
+        """
+        delta = (2 * noise - 1) if self.norm == "linf" else self.steepest(noise)
+        return self.project(clean + self.eps * delta, clean)
+
+    def ascend(self, current: Tensor, gradient: Tensor, clean: Tensor, stride: float) -> Tensor:
+        """One step of length `stride` along the steepest direction, projected into the ball."""
+        return self.project(torch.add(current, self.steepest(gradient), alpha=stride), clean)
+
+    def within(self, delta: Tensor) -> Tensor:
+        """The nearest perturbation of at most eps, whatever the pixels."""
+        if self.norm == "linf":
+            return delta.clamp(-self.eps, self.eps)
+        factor = (self.eps / self.size(delta).clamp_min(1e-30)).clamp(max=1)
+        return delta * rows_like(factor, delta)
+
     def violation(self, perturbed: Tensor, clean: Tensor) -> str | None:
         """What is wrong with these images under this threat, or None."""
         if not bool(torch.isfinite(perturbed).all()):

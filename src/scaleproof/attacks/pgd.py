@@ -102,10 +102,9 @@ class PGD:
         at = oracle.value_and_grad(self.objective, state.current, state.y)
         if self.keep == "best":
             state = keep_better(state, at.value, at.logits)
-        moved = torch.add(state.current, self.threat.steepest(at.gradient), alpha=self.stride)
         return replace(
             state,
-            current=self.threat.project(moved, state.clean),
+            current=self.threat.ascend(state.current, at.gradient, state.clean, self.stride),
             visited=state.current,
             logits=at.logits,
         )

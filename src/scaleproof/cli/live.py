@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import TaskID
+
     from scaleproof.progress import Progress as Step
+    from scaleproof.train import Plan
+    from scaleproof.training import Progress as TrainStep
 
 
 @contextmanager
@@ -23,17 +28,97 @@ def live_bar() -> Iterator[Callable[[Step], None]]:
         TextColumn("robust so far at most {task.fields[robust]}"),
         TimeRemainingColumn(),
     )
+    with stoppable(console), Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("loading", total=None, robust="-")
+
+        def show(step: Step) -> None:
+            robust = f"{100 * step.unbroken / step.count:.1f}%"
+            bar.update(task, description=step.label, completed=step.done, total=step.total, robust=robust)
+
+        yield show
+
+
+@contextmanager
+def stoppable(console: Console) -> Iterator[None]:
+    """Ctrl-C ends a run with a word on how to go on."""
     try:
-        with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-            task = bar.add_task("loading", total=None, robust="-")
-
-            def show(step: Step) -> None:
-                robust = f"{100 * step.unbroken / step.count:.1f}%"
-                bar.update(task, description=step.label, completed=step.done, total=step.total, robust=robust)
-
-            yield show
+        yield
     except KeyboardInterrupt:
         console.print(
             "interrupted; finished work is kept: run the same command again to go on", soft_wrap=True
         )
         raise SystemExit(130) from None
+
+
+@contextmanager
+def training_bar(count: int, shown: bool, tensorboard: bool) -> Iterator[Callable[[Plan, TrainStep], None]]:
+    """One bar a training, with time left; without a terminal, one line an epoch."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[standing]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    tasks: dict[Plan, TaskID] = {}
+    told: dict[Plan, int] = {}
+    curves = Curves() if tensorboard and shown else None
+    with (
+        stoppable(console),
+        Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as bar,
+    ):
+
+        def watch(plan: Plan, step: TrainStep) -> None:
+            if plan not in tasks:
+                tasks[plan] = bar.add_task(plan.name, total=step.epochs * step.steps, standing="")
+                told[plan] = 0 if step.last is None else int(step.last["epoch"])
+            where = f"{plan.name}, epoch {step.epoch} of {step.epochs}"
+            done = (step.epoch - 1) * step.steps + step.step
+            bar.update(tasks[plan], description=where, completed=done, standing=standing(step.last))
+            if step.last is not None and int(step.last["epoch"]) > told[plan]:
+                told[plan] = int(step.last["epoch"])
+                if curves is not None:
+                    curves.write(plan, step.last)
+                if shown and not console.is_terminal:
+                    console.print(
+                        f"{plan.name} epoch {told[plan]}/{step.epochs}: {standing(step.last)}", soft_wrap=True
+                    )
+
+        yield watch
+
+
+def standing(last: Mapping[str, Any] | None) -> str:
+    """The last epoch in a few words."""
+    if last is None:
+        return ""
+    words = [f"loss {last['loss']:.3f}"]
+    for name in ("validation", "test"):
+        if name in last:
+            words.append(f"{name} {last[name]['clean']:.1f} clean, {last[name]['pgd']:.1f} PGD")
+    return ", ".join([*words, f"{last['seconds']:.1f} s"])
+
+
+class Curves:
+    """Scalars of every epoch for TensorBoard, in a folder `tensorboard` beside the run's files."""
+
+    def __init__(self) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise ValueError("--tensorboard needs the package tensorboard: pip install tensorboard") from None
+        self.make: Any = SummaryWriter
+        self.writers: dict[Plan, Any] = {}
+
+    def write(self, plan: Plan, record: Mapping[str, Any]) -> None:
+        if plan not in self.writers:
+            self.writers[plan] = self.make(str(plan.folder / "tensorboard"))
+        for name, value in record.items():
+            parts = value if isinstance(value, Mapping) else {"": value}
+            for part, number in parts.items():
+                if isinstance(number, int | float):
+                    self.writers[plan].add_scalar(f"{name}/{part}".rstrip("/"), number, record["epoch"])
+        self.writers[plan].flush()

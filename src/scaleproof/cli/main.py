@@ -11,16 +11,17 @@ from typing import Annotated
 import typer
 
 from scaleproof import __version__
-from scaleproof.cli import data, evaluate, sweep
+from scaleproof.cli import data, evaluate, sweep, train
 
 app = typer.Typer(
-    help="Measure adversarial robustness honestly.",
+    help="Measure adversarial robustness honestly, and train for it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data")
 app.command("evaluate")(evaluate.command)
+app.command("train")(train.command)
 app.command("sweep")(sweep.command)
 app.command("demo")(sweep.demo)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -23,3 +24,17 @@ def show(folder: Path) -> None:
     console.print(table)
     for remark in [*remarks, f"Report: {paths[0]}"]:
         console.print(remark, soft_wrap=True, markup=False, highlight=False)
+
+
+def show_training(folders: Sequence[Path]) -> None:
+    """Print the results of finished trainings, and render their reports."""
+    from rich.console import Console
+
+    from scaleproof.cli import tables
+
+    console = Console()
+    for folder in folders:
+        document = json.loads((folder / "training.json").read_text())
+        console.print(tables.training_table(document))
+        for remark in [*tables.training_remarks(document), f"Run folder: {folder}"]:
+            console.print(remark, soft_wrap=True, markup=False, highlight=False)

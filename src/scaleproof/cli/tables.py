@@ -101,3 +101,49 @@ def sweep_remarks(document: Document) -> list[str]:
         share = f"{100 * document['cosine_mismatch']:.1f}%"
         said.append(f"The cosine's argmax is not the decision on {share} of the clean images.")
     return [*said, "Robust accuracy is an upper bound: take the lowest."]
+
+
+CHECKPOINTS = {
+    "selected": "selected on held-out images",
+    "last": "last",
+    "leaking": "best on test images (leaks)",
+}
+
+
+def training_table(document: Document) -> Table:
+    """One row a set of weights, one column an attack."""
+    results = document["results"]
+    first = results["selected"]["evaluation"]
+    facts = f"n = {first['clean']['count']}, {radius(document['threat'])}"
+    table = Table(title=f"{document['label']}: accuracy in %, {facts}", title_justify="left")
+    for name in (
+        "weights",
+        "epoch",
+        "clean",
+        *(attack["label"] for attack in first["attacks"]),
+        "worst case",
+    ):
+        table.add_column(name, justify="left" if name == "weights" else "right", no_wrap=True)
+    for kind, result in results.items():
+        found = result["evaluation"]
+        robust = [percent(attack["robust"]) for attack in found["attacks"]]
+        table.add_row(
+            CHECKPOINTS[kind],
+            str(result["epoch"]),
+            percent(found["clean"]),
+            *robust,
+            percent(found["worst_case"]),
+        )
+    return table
+
+
+def training_remarks(document: Document) -> list[str]:
+    """What a reader must know beside the numbers."""
+    speed = document["speed"]
+    seconds = sum(record["seconds"] for record in document["history"])
+    graph = "in a captured graph" if speed["graph"] else "step by step"
+    said = [f"Trained {len(document['history'])} epochs in {seconds:.0f} s, {speed['precision']}, {graph}."]
+    said += [f"note: {note}" for note in speed["notes"]]
+    if document["stopped"] is not None:
+        said.append(f"The guard {document['stopped']}.")
+    return [*said, "Robust accuracy is an upper bound."]

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from scaleproof.files import write_atomically
 from scaleproof.models.classifier import Classifier, as_classifier
+from scaleproof.models.hypersphere import HypersphereHead
 from scaleproof.models.preact import preact_resnet18, wide_resnet28_10, wide_resnet34_10
 from scaleproof.models.resnet import resnet18, resnet50, resnet_small
 
@@ -30,6 +31,7 @@ ARCHITECTURES: Mapping[str, Callable[..., nn.Module]] = MappingProxyType(
         "resnet-small": resnet_small,
     }
 )
+HYPERSPHERE = "+he"
 LISTED = 4  # names that an error lists of each kind
 PREFIXES = ("module.", "_orig_mod.")  # what DataParallel and torch.compile put before every name
 SETTINGS = ("mean", "std", "logit_scale")  # of a Classifier, kept as JSON in the metadata
@@ -41,7 +43,12 @@ def architectures() -> Mapping[str, Callable[..., nn.Module]]:
 
 
 def build(name: str, classes: int = 10) -> nn.Module:
-    """A network with fresh weights."""
+    """A network with fresh weights; a name that ends in +he has a hypersphere head."""
+    if name.endswith(HYPERSPHERE):
+        net: nn.Module = build(name.removesuffix(HYPERSPHERE), classes)
+        assert isinstance(net.head, nn.Linear)
+        net.head = HypersphereHead(net.head.in_features, net.head.out_features)
+        return net
     if name not in ARCHITECTURES:
         raise ValueError(
             f"architecture must be one of {', '.join(ARCHITECTURES)}, got {name!r}{nearest(name)}"

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scaleproof.models.classifier import Classifier
@@ -129,9 +129,9 @@ class FoldedBackend:
 
     def __init__(self, classifier: Classifier, head: nn.Linear, body: Callable[[Tensor], Tensor]) -> None:
         self.classifier, self.body = classifier, body
-        self.weight, self.bias = head.weight.detach().float(), head.bias.detach().float()
+        self.head = copy.deepcopy(head).float().requires_grad_(False)
 
     def __call__(self, x: Tensor, needs_features: bool) -> Output:
         features = self.body(self.classifier.normalised(x)).float()  # (B, D)
-        logits = F.linear(features, self.weight, self.bias) * self.classifier.logit_scale
-        return Output(logits=logits, features=features, weight=self.weight)
+        logits = self.head(features) * self.classifier.logit_scale
+        return Output(logits=logits, features=features, weight=self.head.weight)

@@ -7,25 +7,29 @@ import copy
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from scaleproof.models.hypersphere import HypersphereHead
 from scaleproof.models.preact import PreActBlock, PreActResNet
 from scaleproof.models.resnet import BasicBlock, Bottleneck, ResNet
 
 OwnNetwork = ResNet | PreActResNet
 PARTS = {
     *(ResNet, BasicBlock, Bottleneck, PreActResNet, PreActBlock),
-    *(nn.Sequential, nn.Identity, nn.Conv2d, nn.BatchNorm2d, nn.Linear),
+    *(nn.Sequential, nn.Identity, nn.Conv2d, nn.BatchNorm2d, nn.Linear, HypersphereHead),
 }
 
 
 def can_fold(net: nn.Module) -> bool:
-    """Whether `net` is one of our architectures as we built it: eval mode, no hooks, no part replaced or patched."""
+    """Whether `net` is one of our architectures as we built it, in eval mode."""
+    return is_own(net) and not any(module.training for module in net.modules())
+
+
+def is_own(net: nn.Module) -> bool:
+    """Whether `net` is one of our architectures as we built it: no hooks, no part replaced or patched."""
     return type(net) in (ResNet, PreActResNet) and all(untouched(module) for module in net.modules())
 
 
 def untouched(module: nn.Module) -> bool:
-    if type(module) not in PARTS or module.training or "forward" in vars(module):
-        return False
-    if isinstance(module, nn.Linear) and module.bias is None:
+    if type(module) not in PARTS or "forward" in vars(module):
         return False
     return not (module._forward_hooks or module._forward_pre_hooks)
 

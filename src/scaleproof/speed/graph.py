@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 Tensors = tuple[Tensor, ...]
+State = Callable[[], Sequence[Tensor]]  # tensors that a captured function changes in place
 WARM_UP = 1  # lets cuDNN choose and Triton compile before anything is recorded
 
 
 class Captured:
     """One function, captured for one set of input shapes, with static inputs and outputs."""
 
-    def __init__(self, function: Callable[..., Tensors], inputs: Tensors, pool: Any) -> None:
+    def __init__(self, function: Callable[..., Tensors], inputs: Tensors, pool: Any, state: State) -> None:
         self.inputs = tuple(tensor.clone() for tensor in inputs)
+        before = [(tensor, tensor.detach().clone()) for tensor in state()]
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -26,6 +28,9 @@ class Captured:
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, pool=pool):
             self.outputs = function(*self.inputs)
+        with torch.no_grad():
+            for tensor, value in before:
+                tensor.copy_(value)
 
     def __call__(self, *inputs: Tensor) -> Tensors:
         for static, given in zip(self.inputs, inputs, strict=True):
@@ -35,9 +40,13 @@ class Captured:
 
 
 class GraphCache:
-    """Captures on demand, one graph per key and shapes; falls back to the plain call, and says why."""
+    """Captures on demand, one graph per key and shapes; falls back to the plain call, and says why.
 
-    def __init__(self) -> None:
+    What a function changes in place besides returning is told by `state`: capturing leaves it as it was.
+    """
+
+    def __init__(self, state: State = tuple) -> None:
+        self.state = state
         self.graphs: dict[object, Captured] = {}
         self.failure: str | None = None
         self.pool = torch.cuda.graph_pool_handle()  # shared: results are copied out before the next replay
@@ -48,7 +57,7 @@ class GraphCache:
         full_key = (key, tuple((tensor.shape, tensor.dtype) for tensor in inputs))
         if full_key not in self.graphs:
             try:
-                self.graphs[full_key] = Captured(function, inputs, self.pool)
+                self.graphs[full_key] = Captured(function, inputs, self.pool, self.state)
             except RuntimeError as error:
                 self.failure = f"graph capture failed, eager in its place: {str(error).splitlines()[0]}"
                 return function(*inputs)

@@ -1,0 +1,250 @@
+"""`scaleproof train`: a robust network, with a run folder behind every number."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from scaleproof.cli import options
+
+if TYPE_CHECKING:
+    from scaleproof.defenses import Defense
+    from scaleproof.speed import Speed
+    from scaleproof.speed.backends import Precision
+    from scaleproof.train import Plan
+    from scaleproof.training import Recipe, TrainConfig
+
+Hidden = {"show_default": False}
+
+
+def command(
+    method: Annotated[
+        str, typer.Argument(help="at, trades, alp, mart, free, gat, rfgsm, gradalign or standard.")
+    ],
+    si: Annotated[
+        bool, typer.Option("--si", help="With the SI mechanism: cosine attack and margin term.")
+    ] = False,
+    si_half: Annotated[str, typer.Option(help="both halves of SI, or inner or outer alone.")] = "both",
+    scale: Annotated[float, typer.Option(help="SI and HE: s.")] = 15.0,
+    margin: Annotated[float, typer.Option(help="SI and HE: m.")] = 0.2,
+    beta: Annotated[float, typer.Option(help="SI: weight of the margin term.")] = 0.2,
+    he: Annotated[bool, typer.Option("--he", help="Hypersphere embedding, for at, trades and alp.")] = False,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="resnet-small, resnet18, resnet50, preact-resnet18, wrn-28-10, wrn-34-10, or module:factory."
+        ),
+    ] = "resnet-small",
+    data: options.Data = "sample-train",
+    data_folder: options.DataFolder = None,
+    limit: options.Limit = None,
+    test_limit: Annotated[
+        int | None, typer.Option(help="Test on the first N test images only.", **Hidden)
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="pang, mart, paper-literal or original.", **Hidden)
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="The schedule is stretched or shrunk to fit.", **Hidden)
+    ] = None,
+    decays: Annotated[
+        str | None, typer.Option(help="Epochs (from 1) of the decays, as 75,90,100.", **Hidden)
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Learning rate.", **Hidden)] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="On all parameters.", **Hidden)] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images a step.", **Hidden)] = None,
+    eps: options.Eps = None,
+    eps_warm_up: Annotated[int | None, typer.Option(help="Epochs over which eps grows.", **Hidden)] = None,
+    average: Annotated[
+        float | None, typer.Option(help="Keep a running mean of the weights, as 0.999.", **Hidden)
+    ] = None,
+    attack_mode: Annotated[
+        str | None, typer.Option(help="BatchNorm in the training attack: eval or train.", **Hidden)
+    ] = None,
+    guard: Annotated[
+        str | None, typer.Option(help="When PGD accuracy collapses: off, stop or rollback.", **Hidden)
+    ] = None,
+    attacks: options.Attacks = "pgd,pgd-cw",
+    seed: options.Seed = 0,
+    seeds: Annotated[str | None, typer.Option(help="Several, side by side: 0,1,2.", **Hidden)] = None,
+    device: options.Device = "auto",
+    precision: Annotated[
+        str,
+        typer.Option(
+            help="auto (bf16 on a GPU), float32 (the plain loop) or bf16. Verdicts are float32 always."
+        ),
+    ] = "auto",
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")
+    ] = False,
+    out: options.Out = None,
+) -> None:
+    """Train a network to be robust; run the same command again to go on where a run was cut."""
+    words = locals()
+    from scaleproof.cli.live import training_bar
+    from scaleproof.cli.setup import checked_device
+    from scaleproof.cli.show import show_training
+    from scaleproof.train import train
+    from scaleproof.training.parallel import joined, local_device
+
+    request = TrainRequest(**{item.name: words[item.name] for item in fields(TrainRequest)})
+    chosen = local_device(checked_device(device))
+    with joined(chosen) as group:
+        plans = request.plans(chosen)
+        with training_bar(len(plans), group.writes, tensorboard) as watch:
+            train(plans, watch=watch, group=group)
+        if group.writes:
+            show_training([plan.folder for plan in plans])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRequest:
+    """The options as they were typed."""
+
+    method: str
+    si: bool
+    si_half: str
+    scale: float
+    margin: float
+    beta: float
+    he: bool
+    model: str
+    data: str
+    data_folder: Path | None
+    limit: int | None
+    test_limit: int | None
+    recipe: str | None
+    epochs: int | None
+    decays: str | None
+    rate: float | None
+    weight_decay: float | None
+    batch_size: int | None
+    eps: str | None
+    eps_warm_up: int | None
+    average: float | None
+    attack_mode: str | None
+    guard: str | None
+    attacks: str
+    seed: int
+    seeds: str | None
+    precision: str
+    out: Path | None
+
+    def plans(self, device: Any) -> list[Plan]:
+        """One plan a seed, every word checked."""
+        from scaleproof.attacks import suite
+        from scaleproof.cli.setup import limited
+        from scaleproof.data import load
+        from scaleproof.train import Plan
+        from scaleproof.training import recipe
+        from scaleproof.training.trainer import probe_threat
+
+        found = recipe(self.method, name=self.recipe, architecture=self.model)
+        defense, config = self.defense(found.defense), self.config(found)
+        dataset = limited(load(self.data, split="train", folder=self.data_folder), self.limit)
+        config = fitted(config, len(dataset))
+        test_name = "sample" if self.data == "sample-train" else self.data
+        test = limited(load(test_name, split="test", folder=self.data_folder), self.test_limit)
+        seeds = self.seed_list()
+        name = defense.label + ("-SI" if self.si else "") + ("-HE" if self.he else "")
+        folder = (
+            self.out or Path("runs") / f"{name.lower()}-{Path(self.model).name}-{dataset.name}-{found.name}"
+        )
+        return [
+            Plan(
+                name=name,
+                architecture=self.model + ("+he" if self.he else ""),
+                defense=defense,
+                config=replace(config, seed=seed),
+                recipe=found.name,
+                provenance=found.provenance,
+                dataset=dataset,
+                test=test,
+                attacks=suite(self.attacks, probe_threat(defense)),
+                speed=self.speed(),
+                device=device,
+                folder=folder / f"seed-{seed}" if len(seeds) > 1 else folder,
+                command=" ".join(["scaleproof", *sys.argv[1:]]),
+            )
+            for seed in seeds
+        ]
+
+    def speed(self) -> Speed:
+        from scaleproof.speed import Speed
+
+        fast = self.precision != "float32"
+        return Speed(precision=cast("Precision", self.precision), fold=fast, graph=fast)
+
+    def seed_list(self) -> list[int]:
+        try:
+            found = [self.seed] if self.seeds is None else [int(word) for word in self.seeds.split(",")]
+        except ValueError:
+            raise ValueError(
+                f"--seeds must be whole numbers with commas between, got {self.seeds!r}"
+            ) from None
+        if len(set(found)) != len(found):
+            raise ValueError(f"--seeds must differ, got {self.seeds!r}")
+        return found
+
+    def defense(self, base: Defense) -> Defense:
+        from scaleproof.defenses import BatchNormPolicy, hypersphere, scale_invariant
+
+        if self.eps is not None:
+            wanted = options.number(self.eps, "eps")
+            base = base.resized(wanted / base.eps) if base.eps else base
+        if self.attack_mode is not None:
+            updates = base.batch_norm.attack_updates and self.attack_mode == "train"
+            policy = BatchNormPolicy(attack=self.attack_mode, attack_updates=updates)  # type: ignore[arg-type]
+            base = replace(base, batch_norm=policy)
+        if self.si and self.he:
+            raise ValueError("--si and --he are two ways to do one thing: give one of them")
+        if self.he:
+            return hypersphere(base, scale=self.scale, margin=self.margin)
+        if not self.si:
+            return base
+        halves = {"both": (True, True), "inner": (True, False), "outer": (False, True)}
+        if self.si_half not in halves:
+            raise ValueError(f"--si-half must be one of {', '.join(halves)}, got {self.si_half!r}")
+        inner, outer = halves[self.si_half]
+        return scale_invariant(
+            base, scale=self.scale, margin=self.margin, weight=self.beta, inner=inner, outer=outer
+        )
+
+    def config(self, found: Recipe) -> TrainConfig:
+        """The recipe's, with what was asked for in its place; a schedule follows the number of epochs."""
+        from scaleproof.training import Steps
+
+        config = found.config
+        if self.epochs is not None:
+            config = config.lasting(self.epochs)
+        if self.decays is not None:
+            config = replace(config, schedule=Steps(whole_numbers(self.decays)))
+        given = {
+            "rate": self.rate,
+            "weight_decay": self.weight_decay,
+            "batch_size": self.batch_size,
+            "eps_warm_up": self.eps_warm_up,
+            "average": self.average,
+            "guard": self.guard,
+        }
+        changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+        return replace(config, **changes)
+
+
+def fitted(config: TrainConfig, count: int) -> TrainConfig:
+    """Refuse a batch larger than the data before anything is computed."""
+    from scaleproof.training.trainer import check_batch, checked_validation
+
+    check_batch(config.batch_size, count - checked_validation(config, count))
+    return config
+
+
+def whole_numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise ValueError(f"--decays must be whole numbers with commas between, got {text!r}") from None

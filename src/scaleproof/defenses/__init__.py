@@ -1,0 +1,56 @@
+"""Defenses: one paper per file, and `scale_invariant` for any of them."""
+
+from __future__ import annotations
+
+from scaleproof.defenses.alp import LogitPairing
+from scaleproof.defenses.at import AdversarialTraining
+from scaleproof.defenses.base import Batch, BatchNormPolicy, Defense, Margin, Outcome
+from scaleproof.defenses.free import Free
+from scaleproof.defenses.gat import Guidance
+from scaleproof.defenses.gradalign import GradientAlignment
+from scaleproof.defenses.inner import Divergence, Guided, Inner, Labelled
+from scaleproof.defenses.mart import Mart
+from scaleproof.defenses.rfgsm import RandomStep
+from scaleproof.defenses.si import hypersphere, scale_invariant
+from scaleproof.defenses.standard import Standard
+from scaleproof.defenses.trades import Trades
+
+METHODS: tuple[type[Defense], ...] = (
+    *(Standard, AdversarialTraining, Trades, LogitPairing, Mart),
+    *(Free, Guidance, RandomStep, GradientAlignment),
+)
+NAMES = tuple(method.name for method in METHODS)
+
+__all__ = [
+    "METHODS",
+    "NAMES",
+    "AdversarialTraining",
+    "Batch",
+    "BatchNormPolicy",
+    "Defense",
+    "Divergence",
+    "Free",
+    "GradientAlignment",
+    "Guidance",
+    "Guided",
+    "Inner",
+    "Labelled",
+    "LogitPairing",
+    "Margin",
+    "Mart",
+    "Outcome",
+    "RandomStep",
+    "Standard",
+    "Trades",
+    "defense",
+    "hypersphere",
+    "scale_invariant",
+]
+
+
+def defense(name: str) -> Defense:
+    """A defense by its short name, with the paper's settings."""
+    for method in METHODS:
+        if method.name == name:
+            return method()
+    raise ValueError(f"a defense must be one of {', '.join(NAMES)}, got {name!r}")

@@ -1,0 +1,64 @@
+"""Free adversarial training (Shafahi et al. 2019): one backward pass serves the weights and the perturbation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from scaleproof.defenses.base import EIGHT, Batch, Defense, Learner, Memory, Outcome
+from scaleproof.losses import cosine_cross_entropy
+from scaleproof.threat import Threat
+
+
+@dataclass(frozen=True, kw_only=True)
+class Free(Defense):
+    """CE(x + delta); each batch is replayed, and delta, which outlives the batch, takes a step of eps each time.
+
+    With `separate_cosine`, delta follows the cosine objective of that scale by a backward pass of its own.
+    """
+
+    threat: Threat = EIGHT
+    replay: int = 8
+    separate_cosine: float | None = None
+    name = "free"
+    label = "FreeAT"
+    single_step = True
+
+    def __post_init__(self) -> None:
+        if self.replay < 1:
+            raise ValueError(f"replay must be >= 1, got {self.replay}")
+
+    @property
+    def replays(self) -> int:
+        return self.replay
+
+    @property
+    def eps(self) -> float:
+        return self.threat.eps
+
+    def resized(self, share: float) -> Self:
+        return replace(self, threat=replace(self.threat, eps=self.threat.eps * share))
+
+    def new_memory(self, images: Tensor) -> dict[str, Tensor]:
+        return {"delta": torch.zeros_like(images)}
+
+    def outcome(self, learner: Learner, batch: Batch, memory: Memory) -> Outcome:
+        delta = memory["delta"][: len(batch.x)].detach().requires_grad_()
+        output = learner.outputs((batch.x + delta).clamp(0, 1), "adversarial")
+        found = self.finished({"adversarial": self.classified(output, batch.y)}, output, batch.y)
+        if self.separate_cosine is None:
+            return replace(found, leaf=delta)
+        value = cosine_cross_entropy(self.separate_cosine)(output, batch.y).sum()
+        leaf = delta.detach().requires_grad_()
+        (leaf.grad,) = torch.autograd.grad(value, delta, retain_graph=True)
+        return replace(found, leaf=leaf)
+
+    def remember(self, outcome: Outcome, memory: Memory) -> None:
+        leaf = outcome.leaf
+        assert leaf is not None
+        assert leaf.grad is not None
+        moved = leaf.detach() + self.threat.eps * self.threat.steepest(leaf.grad)
+        memory["delta"][: len(leaf)].copy_(self.threat.within(moved))

@@ -1,0 +1,54 @@
+"""The SI mechanism: any defense made scale-invariant (the cosine inside, a margin term outside), and HE's loss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from scaleproof.defenses.alp import LogitPairing
+from scaleproof.defenses.at import AdversarialTraining
+from scaleproof.defenses.base import Defense, Margin
+from scaleproof.defenses.free import Free
+from scaleproof.defenses.standard import Standard
+from scaleproof.defenses.trades import Trades
+from scaleproof.models.hypersphere import HE_MARGIN, HE_SCALE
+
+AnyDefense = TypeVar("AnyDefense", bound=Defense)
+
+
+def scale_invariant(
+    defense: AnyDefense,
+    *,
+    scale: float = 15.0,
+    margin: float = 0.2,
+    weight: float = 0.2,
+    inner: bool = True,
+    outer: bool = True,
+) -> AnyDefense:
+    """The same defense with SI: its attack follows the cosines (`inner`), CE^m joins its loss (`outer`).
+
+    FreeAT has one backward pass for the weights and the perturbation: the margin term is in both, and there is no
+    inner objective to replace unless it has a pass of its own (`Free(separate_cosine=...)`).
+    """
+    if isinstance(defense, Standard):
+        raise ValueError("standard training meets no adversary: SI has nothing to change in it")
+    if not (inner or outer):
+        raise ValueError("scale_invariant must change something: inner, outer or both")
+    changed = replace(defense, margin=Margin(scale=scale, margin=margin, weight=weight) if outer else None)
+    if not inner or isinstance(defense, Free):
+        return changed
+    assert defense.inner is not None
+    attack = replace(defense.inner, objective=defense.inner.objective.with_cosines(scale))
+    return replace(changed, inner=attack)
+
+
+def hypersphere(defense: AnyDefense, *, scale: float = HE_SCALE, margin: float = HE_MARGIN) -> AnyDefense:
+    """The loss that goes with a hypersphere head (Pang et al. 2020): a margin on the cosine of the true class.
+
+    The head's logits are scale times the cosines, so the margin there is scale times as large.
+    """
+    if not isinstance(defense, AdversarialTraining | Trades | LogitPairing):
+        raise ValueError(f"hypersphere embedding goes with at, trades and alp, got {defense.name}")
+    if defense.margin is not None:
+        raise ValueError("a defense takes SI or hypersphere embedding, not both")
+    return replace(defense, label_margin=scale * margin)

@@ -1,0 +1,242 @@
+"""Train: from a plan to a run folder with three sets of weights, each attacked on the test images.
+
+A run folder holds `run.json`, `training.json` (settings, curve, results), `metrics.jsonl`, `verdicts-*.npz`,
+`model.safetensors` (selected on held-out images), `last.safetensors` and `leaking.safetensors` (best on test images).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scaleproof import __version__
+from scaleproof.attacks.base import Attack
+from scaleproof.data import Dataset
+from scaleproof.defenses import Defense
+from scaleproof.evaluator import evaluate
+from scaleproof.files import write_atomically
+from scaleproof.models import Classifier, build, load_model, save_model
+from scaleproof.models.architectures import architectures
+from scaleproof.provenance import provenance
+from scaleproof.speed import Speed, on_device
+from scaleproof.store import (
+    UNITS,
+    close_run,
+    is_finished,
+    open_run,
+    settings_digest,
+    write_arrays,
+    write_json,
+)
+from scaleproof.training import Progress, TrainConfig, Trainer
+from scaleproof.training.parallel import ALONE, Group
+from scaleproof.training.weights import load_weights
+
+FILES = {"selected": "model.safetensors", "last": "last.safetensors", "leaking": "leaking.safetensors"}
+Watch = Callable[["Plan", Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One training, fully described."""
+
+    name: str  # of the defense, for people: TRADES-SI
+    architecture: str
+    defense: Defense
+    config: TrainConfig
+    recipe: str
+    provenance: str
+    dataset: Dataset
+    test: Dataset
+    attacks: tuple[Attack, ...]
+    speed: Speed
+    device: torch.device
+    folder: Path
+    command: str = ""
+    checkpoint_seconds: float = 60.0
+
+    def settings(self) -> dict[str, object]:
+        """All that the weights depend on: two runs with equal settings are the same run."""
+        return {
+            "kind": "training",
+            "scaleproof": __version__,
+            "architecture": self.architecture,
+            "defense": self.defense.describe(),
+            "config": self.config.describe(),
+            "recipe": self.recipe,
+            "data": f"{self.dataset.name}/{self.dataset.split}",
+            "pixels": self.dataset.digest(),
+            "test": f"{self.test.name}/{self.test.split}",
+            "test_pixels": self.test.digest(),
+            "attacks": [attack.describe() for attack in self.attacks],
+            "precision": self.speed.precision,
+            "device": self.device.type,
+        }
+
+
+def fresh(architecture: str, classes: int, seed: int) -> Classifier:
+    """A network whose first weights depend on the seed alone; a spec such as module:factory is loaded as it is."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        if architecture.removesuffix("+he") in architectures():
+            return Classifier(build(architecture, classes))
+        return load_model(architecture, classes=classes).classifier
+
+
+class Session:
+    """One plan on its way to a finished folder."""
+
+    def __init__(self, plan: Plan, group: Group = ALONE) -> None:
+        self.plan, self.group = plan, group
+        settings = json.loads(json.dumps(plan.settings()))
+        self.settings: dict[str, object] = settings
+        if group.writes:
+            open_run(plan.folder, settings)
+        group.wait()
+        self.done = is_finished(plan.folder)
+
+    def start(self) -> None:
+        plan = self.plan
+        classifier = fresh(plan.architecture, len(plan.dataset.classes), plan.config.seed).to(plan.device)
+        self.began = time.monotonic()
+        self.trainer = Trainer(
+            classifier,
+            plan.dataset,
+            plan.defense,
+            plan.config,
+            test=plan.test,
+            speed=plan.speed,
+            folder=plan.folder / UNITS,
+            checkpoint_seconds=plan.checkpoint_seconds,
+            group=self.group,
+        )
+
+    def run(self, watch: Watch) -> Iterator[None]:
+        """Train step by step, then evaluate and write; a yield after every step."""
+        epochs = 0
+        for progress in self.trainer.run():
+            watch(self.plan, progress)
+            if len(self.trainer.history) != epochs and self.group.writes:
+                epochs = len(self.trainer.history)
+                self.write_metrics()
+            yield
+        if self.group.writes:
+            self.finish()
+        self.group.wait()
+
+    def write_metrics(self) -> None:
+        lines = "".join(json.dumps(record) + "\n" for record in self.trainer.history)
+        write_atomically(self.plan.folder / "metrics.jsonl", lines.encode())
+
+    def finish(self) -> None:
+        """The three sets of weights, attacked and written; `run.json` comes last and makes the folder finished."""
+        plan, trainer = self.plan, self.trainer
+        measured = copy.deepcopy(trainer.measured).eval()
+        results = {kind: self.result(measured, kind, *found) for kind, found in trainer.results().items()}
+        document = {
+            "schema": "scaleproof.training/1",
+            "label": plan.name,
+            "recipe": {"name": plan.recipe, "provenance": plan.provenance},
+            "defense": plan.defense.describe(),
+            "config": plan.config.describe(),
+            "model": {
+                "architecture": plan.architecture,
+                "parameters": sum(parameter.numel() for parameter in measured.parameters()),
+            },
+            "data": described(plan.dataset),
+            "test": described(plan.test),
+            "threat": vars(plan.attacks[0].threat),
+            "held_out": len(trainer.probes["validation"].x) if "validation" in trainer.probes else 0,
+            "speed": trainer.stepper.notes(),
+            "history": trainer.history,
+            "results": results,
+            "stopped": trainer.stopped,
+        }
+        write_json(plan.folder / "training.json", document)
+        close_run(plan.folder, self.run_json())
+
+    def result(
+        self, measured: Classifier, kind: str, epoch: int, weights: Mapping[str, Any]
+    ) -> dict[str, object]:
+        plan = self.plan
+        load_weights(measured, weights)
+        facts = {
+            "epoch": str(epoch),
+            "defense": json.dumps(plan.defense.describe()),
+            "batch_norm": json.dumps(vars(plan.defense.batch_norm)),
+        }
+        sha256 = save_model(plan.folder / FILES[kind], measured, plan.architecture, facts)
+        found = evaluate(measured, plan.test, plan.attacks, speed=plan.speed)
+        write_arrays(plan.folder / f"verdicts-{kind}.npz", found.arrays())
+        return {"epoch": epoch, "file": FILES[kind], "weights_sha256": sha256, "evaluation": found.as_json()}
+
+    def run_json(self) -> dict[str, object]:
+        return {
+            "schema": "scaleproof.run/1",
+            "kind": "training",
+            "name": self.plan.folder.name,
+            "command": self.plan.command,
+            "seed": self.plan.config.seed,
+            **provenance(self.plan.device),
+            "settings": self.settings,
+            "settings_sha256": settings_digest(self.settings),
+            "seconds": sum(record["seconds"] for record in self.trainer.history),
+        }
+
+
+def train(plans: Sequence[Plan], *, watch: Watch = lambda plan, progress: None, group: Group = ALONE) -> None:
+    """Carry out plans side by side: on a GPU each has its own stream, and a step of each is taken in turn."""
+    folders = [plan.folder for plan in plans]
+    if len(set(folders)) != len(folders):
+        raise ValueError(f"plans must go to different folders, got {', '.join(map(str, folders))}")
+    sessions = [session for session in (Session(plan, group) for plan in plans) if not session.done]
+    stream: Any = torch.cuda.Stream
+    streams = [stream(session.plan.device) if beside(session, sessions) else None for session in sessions]
+    running: list[tuple[Iterator[None], Any]] = []
+    for session, stream in zip(sessions, streams, strict=True):
+        with streaming(session, stream):
+            session.start()
+        running.append((session.run(watch), (session, stream)))
+    while running:
+        for work in list(running):
+            with streaming(*work[1]):
+                if next(work[0], DONE) is DONE:
+                    running.remove(work)
+
+
+DONE = object()
+
+
+def beside(session: Session, sessions: Sequence[Session]) -> bool:
+    return session.plan.device.type == "cuda" and len(sessions) > 1
+
+
+def streaming(session: Session, stream: Any) -> ExitStack:
+    """The device and the stream of a session."""
+    stack = ExitStack()
+    stack.enter_context(on_device(session.plan.device))
+    if stream is not None:
+        stack.enter_context(torch.cuda.stream(stream))
+    return stack
+
+
+def described(dataset: Dataset) -> dict[str, object]:
+    return {
+        "name": dataset.name,
+        "split": dataset.split,
+        "count": len(dataset),
+        "classes": list(dataset.classes),
+        "sha256": dataset.digest(),
+        "source": dataset.source,
+    }
+
+
+__all__ = ["Plan", "fresh", "train"]

@@ -1,0 +1,65 @@
+"""Checkpoints of a training run: one file each, whole or absent, with a checksum in its name.
+
+Two are kept. A file that does not agree with its name is damaged, and the one before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load, save
+from torch import Tensor
+
+from scaleproof.files import write_atomically
+
+KEPT = 2
+META = "scaleproof"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Tensors by name and facts as plain data, at the end of an epoch (a count)."""
+
+    epoch: int
+    tensors: Mapping[str, Tensor]
+    facts: Mapping[str, Any]
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
+    tensors = {
+        name: tensor.detach().cpu().contiguous().clone() for name, tensor in checkpoint.tensors.items()
+    }
+    data = save(tensors, {META: json.dumps({"epoch": checkpoint.epoch, "facts": checkpoint.facts})})
+    path = write_atomically(
+        folder / f"checkpoint-{checkpoint.epoch:06d}-{zlib.crc32(data):08x}.safetensors", data
+    )
+    for old in files(folder)[KEPT:]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def files(folder: Path) -> list[Path]:
+    """The checkpoints of a folder, the latest first."""
+    return sorted(folder.glob("checkpoint-*.safetensors"), reverse=True)
+
+
+def read_checkpoint(folder: Path) -> Checkpoint | None:
+    """The latest whole checkpoint; a warning for each damaged one on the way."""
+    for path in files(folder):
+        data = path.read_bytes()
+        if path.stem.rpartition("-")[2] == f"{zlib.crc32(data):08x}":
+            return parsed(data)
+        warnings.warn(f"{path.name} is damaged: the checkpoint before it is used", stacklevel=2)
+    return None
+
+
+def parsed(data: bytes) -> Checkpoint:
+    length = int.from_bytes(data[:8], "little")
+    meta = json.loads(json.loads(data[8 : 8 + length])["__metadata__"][META])
+    return Checkpoint(meta["epoch"], load(data), meta["facts"])

@@ -1,0 +1,94 @@
+"""Training images on the device: all of them at once, cropped and flipped by one gather a batch."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scaleproof.data import Dataset
+
+PADDING = 4
+SPLIT_KEY = 20220130  # of the held-out images: the same for every run, so that runs can be compared
+
+
+def split(count: int, held_out: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to train on and rows held out, both in order; the same ones for every seed."""
+    if held_out >= count:
+        raise ValueError(
+            f"validation must be smaller than the training set of {count} images, got {held_out}"
+        )
+    order = np.random.default_rng(SPLIT_KEY).permutation(count)
+    return np.sort(order[held_out:]), np.sort(order[:held_out])
+
+
+def generator(device: torch.device, *key: object) -> torch.Generator:
+    """Random numbers that depend on nothing but a key."""
+    digest = hashlib.sha256("/".join(str(part) for part in key).encode()).digest()
+    made = torch.Generator(device)
+    made.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    return made
+
+
+@dataclass(frozen=True)
+class Resident:
+    """Images as they are stored (bytes, or floats in [0, 1]) with a border of zeros, and labels."""
+
+    padded: Tensor  # (N, C, H + 8, W + 8)
+    labels: Tensor  # (N,)
+    size: tuple[int, int]
+
+    @classmethod
+    def of(cls, dataset: Dataset, rows: NDArray[np.int64], device: torch.device) -> Resident:
+        images = torch.from_numpy(np.ascontiguousarray(dataset.images[rows])).to(device)
+        labels = torch.from_numpy(dataset.labels[rows]).to(device)
+        height, width = images.shape[2:]
+        return cls(F.pad(images, (PADDING,) * 4), labels, (int(height), int(width)))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def plain(self, rows: Tensor | slice = slice(None)) -> Tensor:
+        """Images without augmentation, as floats in [0, 1]."""
+        height, width = self.size
+        return as_floats(
+            self.padded[rows][:, :, PADDING : PADDING + height, PADDING : PADDING + width]
+        ).contiguous()
+
+    def cropped(self, rows: Tensor, places: Tensor) -> Tensor:
+        """Images of these rows, each shifted and mirrored as `places` (B, 3: top, left, mirrored) says."""
+        height, width = self.size
+        device = rows.device
+        top, left, mirrored = places[:, 0, None], places[:, 1, None], places[:, 2, None]
+        down, across = torch.arange(height, device=device), torch.arange(width, device=device)
+        across = torch.where(mirrored.bool(), width - 1 - across, across)
+        channels = torch.arange(self.padded.shape[1], device=device)
+        chosen = self.padded[
+            rows[:, None, None, None],
+            channels[None, :, None, None],
+            (top + down)[:, None, :, None],
+            (left + across)[:, None, None, :],
+        ]
+        return as_floats(chosen)
+
+
+def random_places(count: int, random: torch.Generator) -> Tensor:
+    """A crop of the padded image, each of the 9 x 9 places alike, and a mirror image half of the time (B, 3)."""
+    device = random.device
+    shifts = torch.randint(0, 2 * PADDING + 1, (count, 2), generator=random, device=device)
+    mirrored = torch.randint(0, 2, (count, 1), generator=random, device=device)
+    return torch.cat([shifts, mirrored], dim=1)
+
+
+def centred_places(count: int, device: torch.device) -> Tensor:
+    """No augmentation."""
+    return torch.tensor([PADDING, PADDING, 0], device=device).expand(count, 3)
+
+
+def as_floats(images: Tensor) -> Tensor:
+    return images.float().div(255) if images.dtype == torch.uint8 else images

@@ -1,0 +1,106 @@
+"""A classifier as a defense uses it: outer passes that reach the weights, and a view for the training attack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from scaleproof.defenses.base import BatchNormPolicy, Role
+from scaleproof.defenses.inner import Inner
+from scaleproof.models.classifier import Classifier, device_of, evaluating
+from scaleproof.models.output import Output
+from scaleproof.oracle import input_gradient
+from scaleproof.speed import Speed, choose, exact_float32, on_device
+from scaleproof.speed.backends import Backend, PlainBackend
+from scaleproof.speed.fold import OwnNetwork, is_own
+
+Norm = nn.modules.batchnorm._BatchNorm
+
+
+@dataclass(frozen=True)
+class AttackView:
+    """What the training attack sees: a backend, fixed for the attack's whole run."""
+
+    backend: Backend
+
+    def outputs(self, x: Tensor) -> Output:
+        with torch.no_grad():
+            return self.backend(x, False)
+
+    def gradient(self, value: Callable[[Output], Tensor], x: Tensor, *, features: bool) -> Tensor:
+        with torch.enable_grad():
+            point = x.detach().requires_grad_()
+            return input_gradient(value(self.backend(point, features)), point)
+
+
+class ModelLearner:
+    """The learner over a Classifier, under a BatchNorm policy and a speed."""
+
+    def __init__(self, classifier: Classifier, policy: BatchNormPolicy, speed: Speed, bf16: bool) -> None:
+        self.classifier, self.policy, self.speed, self.bf16 = classifier, policy, speed, bf16
+        self.device = device_of(classifier)
+        self.norms = [module for module in classifier.modules() if isinstance(module, Norm)]
+
+    def outputs(self, x: Tensor, role: Role) -> Output:
+        if self.device.type == "cuda":
+            x = x.contiguous(memory_format=torch.channels_last)
+        with self.still(self.policy.updates not in ("all", role)):
+            return self.train_outputs(x)
+
+    def train_outputs(self, x: Tensor) -> Output:
+        """One pass in train mode; our own networks keep their head in float32."""
+        if not self.bf16:
+            return self.classifier.outputs(x)
+        net = self.classifier.net
+        if not is_own(net):
+            with autocast(self.device):
+                return self.classifier.outputs(x)
+        assert isinstance(net, OwnNetwork)
+        with autocast(self.device):
+            features = net.features(self.classifier.normalised(x))
+        features = features.float()
+        logits = net.head(features) * self.classifier.logit_scale
+        return Output(logits=logits, features=features, weight=net.head.weight)
+
+    @contextmanager
+    def attacking(self) -> Iterator[AttackView]:
+        if self.policy.attack == "eval":
+            with evaluating(self.classifier):
+                yield AttackView(choose(self.classifier, self.device, self.speed).backend)
+            return
+        with self.still(not self.policy.attack_updates):
+            yield AttackView(PlainBackend(self.classifier, self.device, self.bf16))
+
+    def gradient_graph(self, inner: Inner, x: Tensor, y: Tensor, *, keep: bool) -> Tensor:
+        point = x.detach().requires_grad_()
+        with self.still(not self.policy.attack_updates):
+            value = inner.objective(self.train_outputs(point), y, None).sum()
+        (gradient,) = torch.autograd.grad(value, point, create_graph=keep)
+        return gradient
+
+    @contextmanager
+    def still(self, held: bool) -> Iterator[None]:
+        """Train-mode passes inside leave the running statistics as they are, where `held`."""
+        saved = [(norm, norm.momentum) for norm in self.norms] if held else []
+        for norm, _ in saved:
+            norm.momentum = 0.0
+        try:
+            yield
+        finally:
+            for norm, momentum in saved:
+                norm.momentum = momentum
+
+    @contextmanager
+    def arithmetic(self) -> Iterator[None]:
+        """True float32 where it is float32, whatever the caller set."""
+        with on_device(self.device), nullcontext() if self.bf16 else exact_float32():
+            yield
+
+
+def autocast(device: torch.device) -> torch.autocast:
+    """bf16 without a cache of cast weights, which a captured graph could not refresh."""
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)

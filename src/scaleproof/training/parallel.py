@@ -1,0 +1,75 @@
+"""Several processes, one training or evaluation: `torchrun --nproc-per-node N -m scaleproof ...`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Group:
+    """This process among those that work together; one process alone is rank 0 of 1."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def writes(self) -> bool:
+        return self.rank == 0
+
+    def part(self, count: int) -> slice:
+        """This rank's rows of a batch of `count`: parts differ by one row at most."""
+        return slice(self.rank * count // self.size, (self.rank + 1) * count // self.size)
+
+    def add_up(self, tensors: Sequence[Tensor]) -> None:
+        """Replace tensors by their sums over all ranks."""
+        if self.size == 1 or not tensors:
+            return
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        dist.all_reduce(flat)
+        for tensor, total in zip(
+            tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True
+        ):
+            tensor.copy_(total.view_as(tensor))
+
+    def average_buffers(self, net: nn.Module) -> None:
+        """Local BatchNorm statistics become their mean over the ranks."""
+        if self.size > 1:
+            buffers = [buffer for buffer in net.buffers() if buffer.is_floating_point()]
+            self.add_up(buffers)
+            for buffer in buffers:
+                buffer.div_(self.size)
+
+    def wait(self) -> None:
+        if self.size > 1:
+            dist.barrier()
+
+
+ALONE = Group()
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[Group]:
+    """The group that torchrun started, or this process alone."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield ALONE
+        return
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Group(dist.get_rank(), dist.get_world_size())
+    finally:
+        dist.destroy_process_group()
+
+
+def local_device(device: torch.device) -> torch.device:
+    """Under torchrun each process takes the GPU of its own number."""
+    local = os.environ.get("LOCAL_RANK")
+    if local is None or device.type != "cuda" or device.index is not None:
+        return device
+    return torch.device("cuda", int(local))

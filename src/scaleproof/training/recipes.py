@@ -1,0 +1,184 @@
+"""Recipes: a defense's settings and a TrainConfig under a name, with where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from scaleproof.defenses import (
+    AdversarialTraining,
+    BatchNormPolicy,
+    Defense,
+    Divergence,
+    Free,
+    Inner,
+    LogitPairing,
+    Mart,
+    Trades,
+    defense,
+)
+from scaleproof.threat import Threat
+from scaleproof.training.config import TrainConfig
+from scaleproof.training.schedule import Cyclic, Steps
+
+TRADES_EPS = Threat(eps=0.031)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What to train with, and whose settings they are."""
+
+    name: str
+    defense: Defense
+    config: TrainConfig
+    provenance: str
+
+
+def is_wide(architecture: str) -> bool:
+    return architecture.startswith("wrn")
+
+
+def pang(method: Defense, architecture: str) -> Recipe:
+    config = TrainConfig(rate=0.1, weight_decay=5e-4, epochs=120, schedule=Steps((75, 90, 100)))
+    return Recipe(
+        name="pang",
+        defense=method,
+        config=config,
+        provenance="Learning rate and weight decay of Pang et al. 2021, which the SI paper cites for its setup; "
+        "its 120 epochs and decays at 75, 90 and 100.",
+    )
+
+
+def paper_literal(method: Defense, architecture: str) -> Recipe:
+    if is_wide(architecture):
+        config = TrainConfig(rate=0.1, weight_decay=7e-4, epochs=90, schedule=Steps((75,)))
+    else:
+        config = TrainConfig(rate=0.01, weight_decay=5e-4, epochs=120, schedule=Steps((75, 90, 100)))
+    return Recipe(
+        name="paper-literal",
+        defense=method,
+        config=config,
+        provenance="The SI paper's section 5.1, word for word.",
+    )
+
+
+def mart(method: Defense, architecture: str) -> Recipe:
+    if is_wide(architecture):
+        config = TrainConfig(rate=0.1, weight_decay=7e-4, epochs=90, schedule=Steps((75,)))
+    else:
+        config = TrainConfig(rate=0.01, weight_decay=3.5e-3, epochs=120, schedule=Steps((75, 90, 100)))
+    return Recipe(
+        name="mart",
+        defense=method,
+        config=config,
+        provenance="The schedule of MART's published code (Wang et al. 2020).",
+    )
+
+
+def original(method: Defense, architecture: str) -> Recipe:
+    """Each method as its own authors ran it."""
+    if method.name not in ORIGINALS:
+        raise ValueError(f"no original recipe is known for {method.name}: give pang, mart or paper-literal")
+    return ORIGINALS[method.name](method, architecture)
+
+
+def original_at(method: Defense, architecture: str) -> Recipe:
+    return Recipe(
+        name="original",
+        defense=replace(method, batch_norm=BatchNormPolicy(attack="train", attack_updates=True)),
+        config=TrainConfig(epochs=200, schedule=Steps((101, 151))),
+        provenance="Rice et al. 2020: 200 epochs, learning rate 0.1 over 10 after 100 and 150, attack in train mode.",
+    )
+
+
+def original_trades(method: Defense, architecture: str) -> Recipe:
+    """TRADES' own ball and start; ALP, which has no code of its own to follow, borrows the schedule."""
+    own = Inner(threat=TRADES_EPS, objective=Divergence(), step_size=0.007, start="normal", start_size=0.001)
+    return Recipe(
+        name="original",
+        defense=replace(method, inner=own) if isinstance(method, Trades) else method,
+        config=TrainConfig(epochs=76, weight_decay=2e-4, schedule=Steps((75,))),
+        provenance="The published code of TRADES (Zhang et al. 2019): 76 epochs, decay at 75, weight decay 2e-4; "
+        "TRADES itself with eps 0.031, steps of 0.007 and a normal start of 0.001.",
+    )
+
+
+def original_mart(method: Defense, architecture: str) -> Recipe:
+    own = Inner(threat=TRADES_EPS, step_size=0.007, start="normal", start_size=0.001)
+    weight = 6.0 if is_wide(architecture) else 5.0
+    changes: dict[str, object] = {"inner": own, "weight": weight}
+    base = mart(method, architecture)
+    return replace(
+        base,
+        name="original",
+        defense=replace(method, **changes),  # type: ignore[arg-type]
+        provenance="The published code of MART: its schedule, eps 0.031, steps of 0.007, a normal start of 0.001.",
+    )
+
+
+def original_free(method: Defense, architecture: str) -> Recipe:
+    assert isinstance(method, Free)
+    epochs = max(1, 96 // method.replay)
+    return Recipe(
+        name="original",
+        defense=method,
+        config=TrainConfig(epochs=epochs, rate=0.04, schedule=Cyclic(0.4), guard="stop"),
+        provenance="Shafahi et al. 2019 with 8 replays, in the cyclic form of Wong et al. 2020 (rate up to 0.04); "
+        "96 passes over the data.",
+    )
+
+
+def original_gat(method: Defense, architecture: str) -> Recipe:
+    return Recipe(
+        name="original",
+        defense=method,
+        config=TrainConfig(epochs=100, batch_size=64, schedule=Steps((71, 86)), guard="stop"),
+        provenance="Sriramanan et al. 2020: batches of 64, 100 epochs, learning rate 0.1 over 10 after 70 and 85.",
+    )
+
+
+def original_rfgsm(method: Defense, architecture: str) -> Recipe:
+    return Recipe(
+        name="original",
+        defense=method,
+        config=TrainConfig(epochs=15, rate=0.2, schedule=Cyclic(0.4), guard="stop"),
+        provenance="Wong et al. 2020: 15 epochs, cyclic learning rate up to 0.2.",
+    )
+
+
+def original_gradalign(method: Defense, architecture: str) -> Recipe:
+    return Recipe(
+        name="original",
+        defense=method,
+        config=TrainConfig(epochs=30, rate=0.3, schedule=Cyclic(0.5), guard="stop"),
+        provenance="Andriushchenko and Flammarion 2020: 30 epochs, cyclic learning rate up to 0.3.",
+    )
+
+
+Maker = Callable[[Defense, str], Recipe]
+ORIGINALS: Mapping[str, Maker] = MappingProxyType(
+    {
+        AdversarialTraining.name: original_at,
+        Trades.name: original_trades,
+        LogitPairing.name: original_trades,
+        Mart.name: original_mart,
+        "free": original_free,
+        "gat": original_gat,
+        "rfgsm": original_rfgsm,
+        "gradalign": original_gradalign,
+    }
+)
+RECIPES: Mapping[str, Maker] = MappingProxyType(
+    {"pang": pang, "paper-literal": paper_literal, "mart": mart, "original": original}
+)
+
+
+def recipe(method: str, *, name: str | None = None, architecture: str = "resnet18") -> Recipe:
+    """A recipe by name; without one, `pang` for multi-step methods and each single-step method's own."""
+    chosen = defense(method)
+    if name is None:
+        name = "original" if chosen.single_step else "pang"
+    if name not in RECIPES:
+        raise ValueError(f"a recipe must be one of {', '.join(RECIPES)}, got {name!r}")
+    return RECIPES[name](chosen, architecture)

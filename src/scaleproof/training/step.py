@@ -1,0 +1,163 @@
+"""One optimisation step: augmentation, training attack, outer pass, SGD. On a GPU all of it is one captured graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from scaleproof.defenses.base import Batch, Defense, Outcome
+from scaleproof.losses import logits
+from scaleproof.models.classifier import Classifier, device_of
+from scaleproof.speed import GraphCache, Speed
+from scaleproof.speed.precision import has_fast_bf16
+from scaleproof.training.config import TrainConfig
+from scaleproof.training.images import Resident
+from scaleproof.training.learner import ModelLearner
+from scaleproof.training.parallel import Group
+
+SLOTS = 16  # of the running totals: rows, right ones, then one a term
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What chance gives to one step: which rows, where to crop them, noise for the attack."""
+
+    rows: Tensor
+    places: Tensor
+    noise: tuple[Tensor, ...]
+
+    def part(self, rows: slice) -> Draws:
+        return Draws(self.rows[rows], self.places[rows], tuple(noise[rows] for noise in self.noise))
+
+
+class Stepper:
+    """Live weights, their momenta, what a defense remembers, and running totals; `step` moves them all."""
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        defense: Defense,
+        images: Resident,
+        config: TrainConfig,
+        speed: Speed,
+        group: Group,
+    ) -> None:
+        self.classifier, self.images, self.group = classifier, images, group
+        self.device = device_of(classifier)
+        self.bf16 = trains_in_bf16(speed, self.device)
+        self.speed = speed
+        self.parameters = [p for p in classifier.parameters() if p.requires_grad]
+        self.optimizer = sgd(self.parameters, config, self.device)
+        self.memory = defense.new_memory(images.plain(slice(0, config.batch_size)))
+        self.totals = torch.zeros(SLOTS, dtype=torch.float64, device=self.device)
+        self.names: tuple[str, ...] = ()
+        captures = speed.graph and self.device.type == "cuda" and group.size == 1
+        self.graphs = GraphCache(self.state) if captures else None
+
+    @property
+    def momenta(self) -> list[Tensor]:
+        return [
+            self.optimizer.state[p]["momentum_buffer"] for p in self.parameters if self.optimizer.state[p]
+        ]
+
+    def state(self) -> Sequence[Tensor]:
+        """Every tensor that a step changes."""
+        return [
+            *self.classifier.parameters(),
+            *self.classifier.buffers(),
+            *self.momenta,
+            *self.memory.values(),
+            self.totals,
+        ]
+
+    def step(self, defense: Defense, draws: Draws, rate: float) -> None:
+        """Train on one batch; the same batch on every rank, each of which takes its part."""
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        part = draws.part(self.group.part(len(draws.rows)))
+        compute = partial(self.compute, defense, len(draws.rows))
+        if self.graphs is None:
+            compute(part.rows, part.places, *part.noise)
+        else:
+            self.graphs(defense, compute, part.rows, part.places, *part.noise)
+
+    def compute(
+        self, defense: Defense, whole: int, rows: Tensor, places: Tensor, *noise: Tensor
+    ) -> tuple[Tensor, ...]:
+        """The step itself, on this rank's rows of a batch of `whole`."""
+        self.optimizer.zero_grad(set_to_none=True)
+        learner = ModelLearner(self.classifier, defense.batch_norm, self.speed, self.bf16)
+        with learner.arithmetic(), torch.enable_grad():
+            if len(rows):
+                batch = Batch(self.images.cropped(rows, places), self.images.labels[rows], noise)
+                outcome = defense.outcome(learner, batch, self.memory)
+                (torch.stack(list(outcome.terms.values())).sum() * (len(rows) / whole)).backward()  # type: ignore[no-untyped-call]
+                with torch.no_grad():
+                    defense.remember(outcome, self.memory)
+                    self.count(outcome, batch.y)
+            self.join_gradients()
+            self.optimizer.step()
+        return ()
+
+    def join_gradients(self) -> None:
+        if self.group.size > 1:
+            for parameter in self.parameters:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+            self.group.add_up([p.grad for p in self.parameters if p.grad is not None])
+
+    def count(self, outcome: Outcome, y: Tensor) -> None:
+        """Add this batch to the running totals."""
+        self.names = tuple(outcome.terms)
+        right = (logits(outcome.output).argmax(1) == y).sum()
+        rows = torch.full_like(right, len(y))
+        values = [rows, right, *(term.detach() * len(y) for term in outcome.terms.values())]
+        self.totals[: len(values)] += torch.stack([value.double() for value in values])
+
+    def read_totals(self) -> dict[str, float]:
+        """Means since the last reading: the terms, their sum as `loss`, and the accuracy on what was trained on."""
+        totals = self.totals.clone()
+        self.group.add_up([totals])
+        self.totals.zero_()
+        rows, right, *sums = totals.tolist()
+        means = {name: value / max(rows, 1) for name, value in zip(self.names, sums, strict=False)}
+        return {"loss": sum(means.values()), **means, "train_accuracy": right / max(rows, 1)}
+
+    def is_finite(self) -> bool:
+        return bool(torch.isfinite(self.totals).all())
+
+    def notes(self) -> dict[str, object]:
+        """What was chosen, for the record."""
+        failure = None if self.graphs is None else self.graphs.failure
+        return {
+            "precision": "bf16" if self.bf16 else "float32",
+            "graph": self.graphs is not None and failure is None,
+            "notes": [] if failure is None else [failure],
+        }
+
+
+def trains_in_bf16(speed: Speed, device: torch.device) -> bool:
+    """Outer passes in bf16: on a GPU that has it; on a CPU only where it is asked for."""
+    if speed.precision == "auto":
+        return device.type == "cuda" and has_fast_bf16(device)
+    return speed.precision == "bf16"
+
+
+def sgd(parameters: list[torch.nn.Parameter], config: TrainConfig, device: torch.device) -> torch.optim.SGD:
+    """SGD with momenta that exist from the start; on a GPU one kernel whose rate is a tensor."""
+    cuda = device.type == "cuda"
+    rate: Tensor | float = torch.zeros((), device=device) if cuda else 0.0
+    optimizer = torch.optim.SGD(
+        parameters, lr=rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=cuda
+    )
+    if config.momentum > 0:
+        for parameter in parameters:
+            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimizer

@@ -1,0 +1,286 @@
+"""The one training loop: epochs of steps, a probe after each, checkpoints that a kill cannot spoil.
+
+All that chance decides in an epoch depends on the seed and the epoch alone, so a run that is resumed at the end of an
+epoch goes on as if it had never been cut.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scaleproof.data import Dataset
+from scaleproof.defenses.base import Defense
+from scaleproof.models.classifier import Classifier, device_of
+from scaleproof.speed import Speed
+from scaleproof.threat import Threat
+from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from scaleproof.training.config import TrainConfig
+from scaleproof.training.images import Resident, centred_places, generator, random_places, split
+from scaleproof.training.parallel import ALONE, Group
+from scaleproof.training.probe import Probe, Standing
+from scaleproof.training.step import Draws, Stepper
+from scaleproof.training.weights import Best, State, head_norm, load_weights, weights_of
+
+CHECK_EVERY = 50  # steps between looks at the loss
+GENTLER = 0.8  # the attack's step after a rollback, relative to the one before
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a training stands."""
+
+    epoch: int  # from 1
+    epochs: int
+    step: int
+    steps: int
+    last: Mapping[str, Any] | None  # what the last finished epoch measured
+
+
+class Trainer:
+    """One training under way; `run` drives it and may be stepped beside others."""
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        dataset: Dataset,
+        defense: Defense,
+        config: TrainConfig,
+        *,
+        test: Dataset | None = None,
+        speed: Speed | None = None,
+        folder: Path | None = None,
+        checkpoint_seconds: float = 60.0,
+        group: Group = ALONE,
+    ) -> None:
+        self.classifier, self.defense, self.config, self.group = classifier, defense, config, group
+        self.folder, self.checkpoint_seconds = folder, checkpoint_seconds
+        self.device, speed = device_of(classifier), speed or Speed()
+        rows, held_out = split(len(dataset), checked_validation(config, len(dataset)))
+        check_batch(config.batch_size, len(rows))
+        self.images = Resident.of(dataset, rows, self.device)
+        if self.device.type == "cuda":
+            classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        classifier.train()
+        classifier.find_head(self.images.plain(slice(0, 8)))
+        self.stepper = Stepper(classifier, defense, self.images, config, speed, group)
+        self.averaged = None if config.average is None else copy.deepcopy(classifier)
+        threat = probe_threat(defense)
+        self.probes: dict[str, Probe] = {}
+        if len(held_out):
+            self.probes["validation"] = self.probe(dataset.select(held_out), threat, speed)
+        if test is not None and config.test_probe:
+            first = test.first(min(config.test_probe, len(test)))
+            self.probes["test"] = self.probe(first.batch(0, len(first)), threat, speed)
+        self.best = {name: Best() for name in self.probes}
+        self.history: list[dict[str, Any]] = []
+        self.steps_done = self.rollbacks = 0
+        self.stopped: str | None = None
+
+    def probe(self, images: tuple[Tensor, Tensor], threat: Threat, speed: Speed) -> Probe:
+        x, y = (tensor.to(self.device) for tensor in images)
+        return Probe(self.measured, x, y, threat, self.config.probe_steps, speed)
+
+    @property
+    def measured(self) -> Classifier:
+        """The network whose accuracy counts: the average of the weights where one is kept."""
+        return self.classifier if self.averaged is None else self.averaged
+
+    @property
+    def steps(self) -> int:
+        """Batches of an epoch."""
+        return -(-len(self.images) // self.config.batch_size)
+
+    def run(self) -> Iterator[Progress]:
+        """Train from wherever the folder's last checkpoint stands to the end."""
+        self.resume()
+        written = time.monotonic()
+        for number in range(len(self.history), self.config.epochs):
+            if self.stopped is not None:
+                break
+            began = time.monotonic()
+            for step in self.epoch(number):
+                yield self.progress(number, step)
+            self.close_epoch(number, time.monotonic() - began)
+            if time.monotonic() - written >= self.checkpoint_seconds or self.over(number):
+                self.save()
+                written = time.monotonic()
+            yield self.progress(number, self.steps)
+
+    def over(self, number: int) -> bool:
+        return number + 1 == self.config.epochs or self.stopped is not None
+
+    def progress(self, number: int, step: int) -> Progress:
+        last = self.history[-1] if self.history else None
+        return Progress(epoch=number + 1, epochs=self.config.epochs, step=step, steps=self.steps, last=last)
+
+    def epoch(self, number: int) -> Iterator[int]:
+        """Every batch of an epoch once, or as often as the defense replays it."""
+        seed, device = self.config.seed, self.device
+        order = torch.randperm(
+            len(self.images), generator=generator(torch.device("cpu"), "order", seed, number)
+        )
+        chance = generator(device, "chance", seed, number)
+        defense = self.current_defense(number)
+        for step, rows in enumerate(torch.split(order.to(device), self.config.batch_size)):
+            places = (
+                random_places(len(rows), chance) if self.config.augment else centred_places(len(rows), device)
+            )
+            now = defense.at(number, step)
+            rate = self.config.rate_at(number + step / self.steps)
+            for _ in range(now.replays):
+                self.stepper.step(now, Draws(rows, places, self.noise(now, len(rows), chance)), rate)
+                self.keep_average()
+            if step % CHECK_EVERY == CHECK_EVERY - 1:
+                self.check_loss(number, step)
+            yield step + 1
+        self.check_loss(number, self.steps - 1)
+
+    def current_defense(self, number: int) -> Defense:
+        """The defense of an epoch: a smaller ball while warming up, a gentler step after rollbacks."""
+        share = self.config.eps_share(number)
+        defense = self.defense if share == 1 else self.defense.resized(share)
+        if self.rollbacks and defense.inner is not None:
+            step_size = defense.inner.step_size * GENTLER**self.rollbacks
+            defense = replace(defense, inner=replace(defense.inner, step_size=step_size))
+        return defense
+
+    def noise(self, defense: Defense, count: int, chance: torch.Generator) -> tuple[Tensor, ...]:
+        shape = (count, self.images.padded.shape[1], *self.images.size)
+        draw = {"uniform": torch.rand, "normal": torch.randn}
+        return tuple(draw[kind](shape, generator=chance, device=self.device) for kind in defense.draws)
+
+    def keep_average(self) -> None:
+        """Move the running mean of the weights; young means forget faster."""
+        self.steps_done += 1
+        if self.averaged is None or self.config.average is None:
+            return
+        decay = min(self.config.average, (1 + self.steps_done) / (10 + self.steps_done))
+        with torch.no_grad():
+            for mean, value in zip(
+                weights_of(self.averaged).values(), weights_of(self.classifier).values(), strict=True
+            ):
+                if mean.is_floating_point():
+                    mean.lerp_(value, 1 - decay)
+                else:
+                    mean.copy_(value)
+
+    def check_loss(self, number: int, step: int) -> None:
+        if not self.stepper.is_finite():
+            kept = "" if self.folder is None else f"; what was reached before is kept in {self.folder}"
+            raise ValueError(
+                f"the loss is NaN or infinite in epoch {number + 1}, by step {step + 1}{kept}: "
+                "lower the learning rate, or train in float32"
+            )
+
+    def close_epoch(self, number: int, seconds: float) -> None:
+        """Measure, select, guard."""
+        self.group.average_buffers(self.classifier)
+        record: dict[str, Any] = {"epoch": number + 1, "rate": self.config.rate_at(number)}
+        record |= self.stepper.read_totals() | {"weight_norm": head_norm(self.classifier)}
+        if (
+            number % self.config.probe_every == self.config.probe_every - 1
+            or number + 1 == self.config.epochs
+        ):
+            for name, probe in self.probes.items():
+                standing = probe.standing()
+                record[name] = asdict(standing)
+                self.best[name].offer(standing.pgd, number + 1, weights_of(self.measured))
+            self.watch(record)
+        rows = len(self.images) * self.defense.replays
+        self.history.append(record | {"seconds": seconds, "images_per_second": rows / seconds})
+
+    def watch(self, record: dict[str, Any]) -> None:
+        """The guard against catastrophic overfitting: a sudden fall under PGD on the held-out images."""
+        if self.config.guard == "off" or "validation" not in record:
+            return
+        best, now = self.best["validation"], Standing(**record["validation"])
+        if best.pgd - now.pgd <= self.config.guard_drop:
+            return
+        fall = f"PGD accuracy fell from {best.pgd:.1f} (epoch {best.epoch}) to {now.pgd:.1f}"
+        record["guard"] = f"{fall}: {self.config.guard}"
+        if self.config.guard == "stop":
+            self.stopped = f"stopped in epoch {record['epoch']}: {fall}"
+            return
+        self.rollbacks += 1
+        load_weights(self.measured, best.weights)
+        load_weights(self.classifier, best.weights)
+        for momentum in self.stepper.momenta:
+            momentum.zero_()
+
+    def tensors(self) -> State:
+        """Everything that the rest of the run depends on."""
+        found = {f"model/{name}": tensor for name, tensor in weights_of(self.classifier).items()}
+        found |= {f"momentum/{number:04d}": tensor for number, tensor in enumerate(self.stepper.momenta)}
+        found |= {f"memory/{name}": tensor for name, tensor in self.stepper.memory.items()}
+        if self.averaged is not None:
+            found |= {f"average/{name}": tensor for name, tensor in weights_of(self.averaged).items()}
+        for kind, best in self.best.items():
+            found |= {f"best-{kind}/{name}": tensor for name, tensor in best.weights.items()}
+        return found
+
+    def save(self) -> None:
+        if self.folder is None or not self.group.writes:
+            return
+        facts = {
+            "history": self.history,
+            "best": {kind: {"pgd": best.pgd, "epoch": best.epoch} for kind, best in self.best.items()},
+            "steps_done": self.steps_done,
+            "rollbacks": self.rollbacks,
+            "stopped": self.stopped,
+        }
+        write_checkpoint(self.folder, Checkpoint(len(self.history), self.tensors(), facts))
+
+    def resume(self) -> None:
+        found = None if self.folder is None else read_checkpoint(self.folder)
+        if found is None:
+            return
+        for kind, stored in found.facts["best"].items():
+            self.best[kind] = Best(**stored, weights=self.part(found.tensors, f"best-{kind}/"))
+        mine = self.tensors()
+        with torch.no_grad():
+            for name, tensor in found.tensors.items():
+                if not name.startswith("best-"):
+                    mine[name].copy_(tensor)
+        self.history = list(found.facts["history"])
+        self.steps_done, self.rollbacks = found.facts["steps_done"], found.facts["rollbacks"]
+        self.stopped = found.facts["stopped"]
+
+    def part(self, tensors: Mapping[str, Tensor], prefix: str) -> State:
+        return {
+            name.removeprefix(prefix): tensor.to(self.device)
+            for name, tensor in tensors.items()
+            if name.startswith(prefix)
+        }
+
+    def results(self) -> dict[str, tuple[int, State]]:
+        """The three sets of weights that are reported, with their epochs (from 1)."""
+        last = (len(self.history), {name: t.clone() for name, t in weights_of(self.measured).items()})
+        best = {kind: (best.epoch, best.weights) for kind, best in self.best.items() if best.epoch}
+        return {"selected": best.get("validation", last), "last": last} | (
+            {"leaking": best["test"]} if "test" in best else {}
+        )
+
+
+def probe_threat(defense: Defense) -> Threat:
+    """The ball that the defense trains against, 8/255 where it trains against none."""
+    if defense.inner is not None:
+        return defense.inner.threat
+    return Threat(eps=defense.eps) if defense.eps else Threat()
+
+
+def checked_validation(config: TrainConfig, count: int) -> int:
+    """The held-out images; a small training set gives up a tenth at most."""
+    return min(config.validation, count // 10)
+
+
+def check_batch(batch: int, count: int) -> None:
+    if batch > count:
+        raise ValueError(f"a batch must not be larger than the training set, got {batch} for {count} images")

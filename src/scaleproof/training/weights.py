@@ -1,0 +1,46 @@
+"""Sets of weights: live, kept, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from scaleproof.models.classifier import Classifier
+
+State = dict[str, Tensor]
+
+
+@dataclass
+class Best:
+    """The weights of the best epoch so far by some accuracy."""
+
+    pgd: float = -1.0
+    epoch: int = 0
+    weights: State = field(default_factory=dict)
+
+    def offer(self, pgd: float, epoch: int, weights: State) -> None:
+        if pgd > self.pgd:
+            self.pgd, self.epoch = pgd, epoch
+            self.weights = {name: tensor.clone() for name, tensor in weights.items()}
+
+
+def weights_of(classifier: Classifier) -> State:
+    """The network's own tensors, live."""
+    return {name: tensor.detach() for name, tensor in classifier.net.state_dict().items()}
+
+
+def load_weights(classifier: Classifier, weights: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, tensor in weights_of(classifier).items():
+            tensor.copy_(weights[name])
+
+
+def head_norm(classifier: Classifier) -> float:
+    """The mean length of the head's class weights."""
+    name = classifier.head_name
+    assert name is not None
+    weight: Tensor = classifier.net.get_submodule(name).weight  # type: ignore[assignment]
+    return float(weight.detach().flatten(1).norm(dim=1).mean())
