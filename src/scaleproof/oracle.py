@@ -13,7 +13,8 @@ from torch import Tensor
 from scaleproof.losses import Objective
 from scaleproof.models.classifier import Classifier, device_of
 from scaleproof.models.output import Output, at_least_float32
-from scaleproof.speed import GraphCache, Speed, choose, exact_float32, on_device
+from scaleproof.speed import GraphCache, Speed, ascend, choose, exact_float32, on_device
+from scaleproof.threat import Threat
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,13 @@ class Oracle:
             result = Gradient(*run(x, y))
             self.health.look(result.gradient, result.logits, y)
         return result
+
+    def ascend(
+        self, threat: Threat, current: Tensor, gradient: Tensor, clean: Tensor, stride: float
+    ) -> Tensor:
+        """One step of an attack along a gradient, inside the ball."""
+        with on_device(self.device):
+            return ascend(threat, current, gradient, clean, stride)
 
     def judge(self, x: Tensor) -> Tensor:
         """The classifier's own logits in float32 with TF32 off: what verdicts are made of."""

@@ -84,6 +84,11 @@ class Threat:
         return self.project(clean + delta.to(clean.dtype), clean)
 
     @property
+    def is_box(self) -> bool:
+        """Whether every pixel may move by eps whatever the others do."""
+        return self.norm == "linf"
+
+    @property
     def draws(self) -> tuple[Literal["uniform", "normal"], ...]:
         """The random numbers from which `spread` makes a start."""
         return ("uniform",) if self.norm == "linf" else ("normal",)

@@ -104,7 +104,7 @@ class PGD:
             state = keep_better(state, at.value, at.logits)
         return replace(
             state,
-            current=self.threat.ascend(state.current, at.gradient, state.clean, self.stride),
+            current=oracle.ascend(self.threat, state.current, at.gradient, state.clean, self.stride),
             visited=state.current,
             logits=at.logits,
         )

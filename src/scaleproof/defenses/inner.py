@@ -105,6 +105,10 @@ class View(Protocol):
 
     def gradient(self, value: Callable[[Output], Tensor], x: Tensor, *, features: bool) -> Tensor: ...
 
+    def ascend(
+        self, threat: Threat, current: Tensor, gradient: Tensor, clean: Tensor, stride: float
+    ) -> Tensor: ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class Inner:
@@ -164,7 +168,7 @@ class Inner:
                 current,
                 features=self.objective.needs_features,
             )
-            current = self.threat.ascend(current, gradient, x, self.step_size)
+            current = view.ascend(self.threat, current, gradient, x, self.step_size)
         return current.detach()
 
     def describe(self) -> dict[str, object]:

@@ -11,7 +11,8 @@ import numpy as np
 
 from scaleproof.report.fields import Fields
 from scaleproof.report.parse import parse_evaluation, parse_provenance, parse_sweep
-from scaleproof.report.records import Array, Evaluation, Gallery, Run, Verdicts
+from scaleproof.report.records import Array, Evaluation, Gallery, Provenance, Run, Verdicts
+from scaleproof.report.training.parse import parse_training
 
 Parsed = TypeVar("Parsed")
 GALLERY_FIELDS = ("label", "clean_prediction", "prediction", "attack", "index")
@@ -25,15 +26,28 @@ def load_run(folder: Path) -> Run:
     if not folder.is_dir():
         raise ValueError(f"A run folder must be a folder, but {folder} is not; pass the folder with run.json")
     run = required(folder, "run.json", "scaleproof.run/1", parse_provenance)
+    if run.kind == "training":
+        return load_training(folder, run)
     evaluation = optional(folder, "evaluation.json", "scaleproof.evaluation/1", parse_evaluation)
     sweep = optional(folder, "sweep.json", "scaleproof.sweep/1", parse_sweep)
     wanted = {"evaluation": ("evaluation.json", evaluation), "scale-sweep": ("sweep.json", sweep)}[run.kind]
     if wanted[1] is None:
         raise missing(wanted[0], f"a run of kind {run.kind!r} needs it")
-    verdicts = read_verdicts(folder, evaluation)
+    verdicts = read_verdicts(folder / "verdicts.npz", evaluation)
     measured = evaluation or sweep
     gallery = read_gallery(folder, len(measured.data.classes) if measured else 0)
     return Run(run=run, evaluation=evaluation, sweep=sweep, verdicts=verdicts, gallery=gallery)
+
+
+def load_training(folder: Path, run: Provenance) -> Run:
+    """Read a run of kind training, with the verdicts on the selected weights where they are kept."""
+    name = "training.json"
+    training = optional(folder, name, "scaleproof.training/1", parse_training)
+    if training is None:
+        raise missing(name, f"a run of kind {run.kind!r} needs it")
+    kept = [training.selected, training.last, *([training.leaking] if training.leaking else [])]
+    verdicts = [read_verdicts(folder / f"verdicts-{one.kind}.npz", one.evaluation, name) for one in kept]
+    return Run(run=run, evaluation=None, sweep=None, verdicts=verdicts[0], gallery=None, training=training)
 
 
 def missing(name: str, reason: str) -> ValueError:
@@ -97,9 +111,10 @@ def take(arrays: dict[str, Array], file: str, name: str, shape: tuple[int | None
     return arrays[name]
 
 
-def read_verdicts(folder: Path, evaluation: Evaluation | None) -> Verdicts | None:
-    """Read verdicts.npz and check that it tells the same story as evaluation.json."""
-    path = folder / "verdicts.npz"
+def read_verdicts(
+    path: Path, evaluation: Evaluation | None, source: str = "evaluation.json"
+) -> Verdicts | None:
+    """Read the verdicts on each image and check that they tell the same story as the file of the shares."""
     if evaluation is None or not path.is_file():
         return None
     arrays, count = read_arrays(path), evaluation.worst_case.count
@@ -113,7 +128,7 @@ def read_verdicts(folder: Path, evaluation: Evaluation | None) -> Verdicts | Non
         size={name: take(arrays, path.name, f"size__{name}", (None, count)) for name in names},
     )
     check_labels(path.name, verdicts.labels, len(evaluation.data.classes))
-    check_agreement(verdicts, evaluation)
+    check_agreement(verdicts, evaluation, path.name, source)
     return verdicts
 
 
@@ -125,7 +140,7 @@ def survivors(verdicts: Verdicts) -> Array:
     return alive
 
 
-def check_agreement(verdicts: Verdicts, evaluation: Evaluation) -> None:
+def check_agreement(verdicts: Verdicts, evaluation: Evaluation, file: str, source: str) -> None:
     """Refuse verdicts whose counts differ from those of the evaluation."""
     pairs = (
         ("clean", int(verdicts.clean_correct.sum()), evaluation.clean.correct),
@@ -134,8 +149,8 @@ def check_agreement(verdicts: Verdicts, evaluation: Evaluation) -> None:
     for name, counted, stated in pairs:
         if counted != stated:
             raise ValueError(
-                f"verdicts.npz must agree with evaluation.json, but counts {counted} correct images for "
-                f"{name} where evaluation.json states {stated}; the folder mixes two runs: {REMEDY}"
+                f"{file} must agree with {source}, but counts {counted} correct images for "
+                f"{name} where {source} states {stated}; the folder mixes two runs: {REMEDY}"
             )
 
 

@@ -19,7 +19,7 @@ def parse_provenance(fields: Fields) -> Provenance:
     """Read run.json."""
     hardware, versions = fields.child("hardware"), fields.child("versions")
     return Provenance(
-        kind=fields.choice("kind", ("evaluation", "scale-sweep")),
+        kind=fields.choice("kind", ("evaluation", "scale-sweep", "training")),
         name=fields.text("name"),
         created=fields.text("created"),
         command=fields.text("command"),
@@ -105,10 +105,16 @@ def parse_speed(fields: Fields) -> Speed:
 
 def parse_evaluation(fields: Fields) -> Evaluation:
     """Read evaluation.json."""
+    model, data = parse_model(fields.child("model")), parse_data(fields.child("data"))
+    return parse_verdict(fields, model, data, parse_threat(fields.child("threat")))
+
+
+def parse_verdict(fields: Fields, model: Model, data: Data, threat: Threat) -> Evaluation:
+    """Read what follows from the attacks on a known classifier."""
     evaluation = Evaluation(
-        model=parse_model(fields.child("model")),
-        data=parse_data(fields.child("data")),
-        threat=parse_threat(fields.child("threat")),
+        model=model,
+        data=data,
+        threat=threat,
         mode=fields.choice("mode", ("independent", "cascade")),
         clean=fields.share("clean"),
         attacks=tuple(parse_attack(attack) for attack in fields.children("attacks")),

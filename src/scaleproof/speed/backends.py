@@ -61,11 +61,11 @@ def choose(classifier: Classifier, device: torch.device, speed: Speed) -> Choice
     if not (speed.fold and own):
         return plain_choice(classifier, device, bf16, speed)
     assert isinstance(classifier.net, OwnNetwork)
-    net, head = fold(classifier.net), classifier.net.head
-    body = fused_body(net, device) if bf16 and not speed.compile else None
+    head = classifier.net.head
+    body = fused_body(classifier.net, device) if bf16 and not speed.compile else None
     notes = ("cuDNN's fused convolutions",) if body is not None else ()
     if body is None:
-        body = FoldedBody(net, torch.bfloat16 if bf16 else torch.float32)
+        body = FoldedBody(fold(classifier.net), torch.bfloat16 if bf16 else torch.float32)
         if speed.compile:
             body = torch.compile(body, dynamic=False)
     backend = FoldedBackend(classifier, head, body)

@@ -10,7 +10,7 @@ bf16, channels last; the features and the images' gradient are float32.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -99,37 +99,60 @@ def channels_last(weight: Tensor) -> Tensor:
     return weight.detach().to(torch.bfloat16).contiguous(memory_format=torch.channels_last)
 
 
-def frozen(convolution: nn.Conv2d, extra_bias: Tensor | None = None) -> Convolution:
-    assert convolution.bias is not None
-    bias = convolution.bias.detach()
-    return Convolution(
-        channels_last(convolution.weight),
-        (bias if extra_bias is None else bias + extra_bias.detach()).to(torch.bfloat16),
-        [int(value) for value in convolution.stride],
-        [int(value) for value in convolution.padding],
-    )
+def folded(net: ResNet) -> dict[str, Convolution]:
+    """Every convolution joined with the BatchNorm behind it, by name; in training this runs each step: few kernels."""
+    names = [name for name, _ in net.foldable()]
+    convolutions = [net.get_submodule(name) for name in names]
+    norms: list[Any] = [net.get_submodule(name) for _, name in net.foldable()]
+    with torch.no_grad():
+        deviations = torch._foreach_sqrt([norm.running_var + norm.eps for norm in norms])
+        scales = torch._foreach_div([norm.weight.detach() for norm in norms], deviations)
+        shifts = torch._foreach_mul([norm.running_mean for norm in norms], scales)
+        biases = torch._foreach_sub([norm.bias.detach() for norm in norms], shifts)
+        return {
+            name: scaled(convolution, scale, bias)
+            for name, convolution, scale, bias in zip(names, convolutions, scales, biases, strict=True)
+        }
 
 
-def frozen_block(block: nn.Module) -> Block:
+def scaled(convolution: nn.Module, scale: Tensor, bias: Tensor) -> Convolution:
+    """Weights times a scale an output channel, rounded to bf16 by the same kernel; the bias stays float32 for now."""
+    assert isinstance(convolution, nn.Conv2d)
+    source = convolution.weight.detach()
+    weight = torch.empty_like(source, dtype=torch.bfloat16, memory_format=torch.channels_last)
+    torch.mul(source, scale[:, None, None, None], out=weight)
+    stride, padding = ([int(value) for value in pair] for pair in (convolution.stride, convolution.padding))
+    return Convolution(weight, bias, stride, padding)
+
+
+def rounded(convolution: Convolution, extra_bias: Tensor | None = None) -> Convolution:
+    bias = convolution.bias if extra_bias is None else convolution.bias + extra_bias
+    return replace(convolution, bias=bias.to(torch.bfloat16))
+
+
+def frozen_block(block: nn.Module, path: str, layers: dict[str, Convolution]) -> Block:
     assert isinstance(block, BasicBlock | Bottleneck)
-    layers = [block.conv1, block.conv2] + ([block.conv3] if isinstance(block, Bottleneck) else [])
-    inner = tuple(frozen(layer) for layer in layers[:-1])
+    count = 3 if isinstance(block, Bottleneck) else 2
+    own = [layers[f"{path}.conv{number}"] for number in range(1, count + 1)]
+    inner = tuple(rounded(layer) for layer in own[:-1])
     if not isinstance(block.shortcut, nn.Sequential):
-        return Block((*inner, frozen(layers[-1])), None)
-    shortcut = block.shortcut[0]
-    assert isinstance(shortcut, nn.Conv2d)
-    weight = channels_last(shortcut.weight)
-    projection = Projection(weight, channels_last(weight.transpose(0, 1)), int(shortcut.stride[0]))
-    return Block((*inner, frozen(layers[-1], shortcut.bias)), projection)
+        return Block((*inner, rounded(own[-1])), None)
+    shortcut = layers[f"{path}.shortcut.0"]
+    turned = channels_last(shortcut.weight.transpose(0, 1))
+    projection = Projection(shortcut.weight, turned, shortcut.stride[0])
+    return Block((*inner, rounded(own[-1], shortcut.bias)), projection)
 
 
 class FusedBody:
-    """Images to features through a folded ResNet, differentiable in the images."""
+    """Images to features through a ResNet in eval mode, folded as it is taken in; differentiable in the images."""
 
     def __init__(self, net: ResNet) -> None:
-        stem = frozen(net.conv1)
+        layers = folded(net)
+        stem = rounded(layers["conv1"])
         self.stem_rows, self.stem_bias = kernels.stem_rows(stem.weight), stem.bias
-        self.blocks = tuple(frozen_block(block) for block in net.blocks)
+        self.blocks = tuple(
+            frozen_block(block, f"blocks.{name}", layers) for name, block in net.blocks.named_children()
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         features: Tensor = Body.apply(x, self)  # type: ignore[no-untyped-call]

@@ -39,6 +39,16 @@ def add_and_mask(main: Tensor, shortcut: Tensor, activation: Tensor) -> Tensor:
     return result
 
 
+def box_step(current: Tensor, gradient: Tensor, clean: Tensor, stride: float, eps: float) -> Tensor:
+    """current + stride sign(gradient), within eps of clean and in [0, 1]: a step of PGD under linf, in float32."""
+    result = torch.empty_like(current)
+    count = current.numel()
+    box_step_kernel[(triton.cdiv(count, ELEMENTS),)](
+        current, gradient, clean, result, stride, eps, count, ELEMENTS
+    )
+    return result
+
+
 def stem_rows(weight: Tensor) -> Tensor:
     """The stem's weight (N, 3, 3, 3) as bf16 rows (32, N), one a tap."""
     rows = weight.permute(2, 3, 1, 0).reshape(TAPS, -1)
@@ -72,6 +82,17 @@ def stem_backward(first: Tensor, second: Tensor, activation: Tensor, rows: Tenso
     result = torch.empty((batch, 3, height, width), dtype=torch.float32, device=first.device)
     stem_gather_kernel[(triton.cdiv(count, ELEMENTS), 3)](products, result, count, height, width, ELEMENTS)
     return result
+
+
+@triton.jit
+def box_step_kernel(current, gradient, clean, result, stride, eps, count, block: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    inside = offsets < count
+    slope, middle = tl.load(gradient + offsets, inside), tl.load(clean + offsets, inside)
+    direction = tl.where(slope > 0, 1.0, tl.where(slope < 0, -1.0, 0.0))
+    moved = tl.load(current + offsets, inside) + stride * direction
+    moved = tl.minimum(tl.maximum(moved, middle - eps), middle + eps)
+    tl.store(result + offsets, tl.minimum(tl.maximum(moved, 0.0), 1.0), inside)
 
 
 @triton.jit

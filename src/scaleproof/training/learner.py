@@ -14,9 +14,10 @@ from scaleproof.defenses.inner import Inner
 from scaleproof.models.classifier import Classifier, device_of, evaluating
 from scaleproof.models.output import Output
 from scaleproof.oracle import input_gradient
-from scaleproof.speed import Speed, choose, exact_float32, on_device
+from scaleproof.speed import Speed, ascend, choose, exact_float32, on_device
 from scaleproof.speed.backends import Backend, PlainBackend
 from scaleproof.speed.fold import OwnNetwork, is_own
+from scaleproof.threat import Threat
 
 Norm = nn.modules.batchnorm._BatchNorm
 
@@ -35,6 +36,11 @@ class AttackView:
         with torch.enable_grad():
             point = x.detach().requires_grad_()
             return input_gradient(value(self.backend(point, features)), point)
+
+    def ascend(
+        self, threat: Threat, current: Tensor, gradient: Tensor, clean: Tensor, stride: float
+    ) -> Tensor:
+        return ascend(threat, current, gradient, clean, stride)
 
 
 class ModelLearner:

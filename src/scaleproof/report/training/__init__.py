@@ -1,0 +1,1 @@
+"""What is special to the report of a training run."""
