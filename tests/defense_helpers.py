@@ -1,10 +1,11 @@
-"""Every defense's loss and attack once more in plain torch, from the papers: nothing here calls the package."""
+"""Every defense's loss and attack once more in plain torch, from the papers: no loss of the package is called."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from helpers import LinearNet, SmallConvNet, images
+from scaleproof.defenses import BatchNormPolicy
+from scaleproof.models import Classifier, build
+from scaleproof.speed import Speed
+from scaleproof.training.learner import ModelLearner
 
 EPS = 8 / 255
+PLAIN = Speed(precision="float32", fold=False, graph=False)
 LABELS = np.array([2, 0, 3, 1])
 Array = NDArray[np.float64]
 Value = Callable[[Tensor], Tensor]  # images to one number a row
@@ -40,6 +46,10 @@ def uniform(x: Tensor, seed: int = 7) -> Tensor:
 
 def normal(x: Tensor, seed: int = 8) -> Tensor:
     return torch.randn(x.shape, generator=torch.Generator().manual_seed(seed), dtype=x.dtype)
+
+
+def number(value: Tensor) -> float:
+    return float(value.detach())
 
 
 def log_probabilities(scores: Tensor) -> Tensor:
@@ -255,3 +265,32 @@ def weight_gradients(terms: Iterable[Tensor], net: torch.nn.Module) -> Tensor:
     total = torch.stack(list(terms)).sum()
     found = torch.autograd.grad(total, list(net.parameters()), allow_unused=True, materialize_grads=True)
     return torch.cat([part.flatten() for part in found])
+
+
+def norm_net() -> Any:
+    """A network with BatchNorm, in train mode, whose running statistics are those of no batch."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net: Any = build("resnet-small", 4).double().train()
+        for norm in net.modules():
+            if isinstance(norm, torch.nn.BatchNorm2d):
+                norm.running_mean.normal_(0, 0.2)
+                norm.running_var.uniform_(0.5, 2)
+    return net
+
+
+def statistics(net: torch.nn.Module) -> Tensor:
+    return torch.cat([value.double().flatten() for value in net.buffers()])
+
+
+def moved(net: Any, passes: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """The first running statistics after these passes in train mode, at a momentum of 0.1."""
+    mean, variance = net.bn1.running_mean.clone(), net.bn1.running_var.clone()
+    for x in passes:
+        rows = net.conv1(x).detach().transpose(0, 1).flatten(1)
+        mean, variance = 0.9 * mean + 0.1 * rows.mean(1), 0.9 * variance + 0.1 * rows.var(1)
+    return mean, variance
+
+
+def learner_of(net: torch.nn.Module, policy: BatchNormPolicy | None = None) -> ModelLearner:
+    return ModelLearner(Classifier(net), policy or BatchNormPolicy(), PLAIN, False)

@@ -8,7 +8,7 @@ killed resumes with the same verdicts bit for bit.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -34,6 +34,7 @@ from scaleproof.losses import margin
 from scaleproof.models.architectures import weights_digest
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.oracle import Oracle
+from scaleproof.parallel import ALONE, Group
 from scaleproof.progress import Meter, Report, chunk_label
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
@@ -56,13 +57,17 @@ def evaluate(
     store: UnitStore | None = None,
     progress: Report | None = None,
     allow_train_mode: bool = False,
+    group: Group = ALONE,
 ) -> Evaluation:
     """Robust accuracy of a model under attacks, with the verdict on every image.
 
     `independent`: each attack on every correctly classified image, with all its steps (the paper's columns).
     `cascade`: each attack on what those before it left, and broken rows leave the loop at once (the worst case, fast).
+    Several processes share the chunks through a `store` that all of them see; each returns the whole evaluation.
     """
     checked_mode(mode)
+    if group.size > 1 and store is None:
+        raise ValueError("an evaluation by several processes needs a store that all of them see, got none")
     with torch.inference_mode(False):
         source, classifier = as_images(images), as_classifier(model)
         findings = check_mode(classifier.net, allow_train_mode)
@@ -70,6 +75,9 @@ def evaluate(
             run = Run(
                 classifier, source, unique(attacks), mode, seed, batch_size, speed, store or MemoryStore()
             )
+            if group.size > 1:
+                run.share(group)
+                group.wait()
             return run.evaluation(findings, progress or (lambda _: None))
 
 
@@ -94,13 +102,25 @@ class Run:
         self.batch_size = checked_batch_size(batch_size, self.oracle.device)
         self.features = any(attack.needs_features for attack in attacks)
 
-    def evaluation(self, findings: tuple[Finding, ...], progress: Report) -> Evaluation:
+    def prepared(self) -> tuple[Arrays, list[tuple[Attack, tuple[str, ...]]], list[Rows]]:
+        """The clean pass, the attacks fitted to the classes, and the chunks to attack."""
         look = first_look(self.oracle, self.images, self.features)
         clean = self.clean_pass(self.fingerprint(look))
-        labels, prediction = clean["label"], clean["prediction"]
         fitted = [attack.for_classes(int(clean["classes"])) for attack in self.attacks]
-        chunks = even_chunks(np.flatnonzero(labels == prediction), self.batch_size)
+        chunks = even_chunks(np.flatnonzero(clean["label"] == clean["prediction"]), self.batch_size)
         self.packing = Packing(len(chunks[0]) if chunks else 1, pad=self.oracle.graphs is not None)
+        return clean, fitted, chunks
+
+    def share(self, group: Group) -> None:
+        """Every unit of the chunks that are this rank's."""
+        clean, fitted, chunks = self.prepared()
+        attacks, count = [attack for attack, _ in fitted], len(clean["label"])
+        mine = {number for number in range(len(chunks)) if number % group.size == group.rank}
+        self.attack_chunks(chunks, attacks, count, lambda _: None, mine)
+
+    def evaluation(self, findings: tuple[Finding, ...], progress: Report) -> Evaluation:
+        clean, fitted, chunks = self.prepared()
+        labels, prediction = clean["label"], clean["prediction"]
         units = self.attack_chunks(chunks, [attack for attack, _ in fitted], len(labels), progress)
         results = tuple(
             assemble(attack, notes, units[attack.name], len(labels))
@@ -176,13 +196,20 @@ class Run:
         return x.detach().to(self.oracle.device), y.to(self.oracle.device)
 
     def attack_chunks(
-        self, chunks: Sequence[Rows], attacks: Sequence[Attack], count: int, progress: Report
+        self,
+        chunks: Sequence[Rows],
+        attacks: Sequence[Attack],
+        count: int,
+        progress: Report,
+        mine: Container[int] | None = None,
     ) -> dict[str, list[Unit]]:
-        """Every unit of work, from the store where it is there already."""
+        """Every unit of work, or that of some chunks, from the store where it is there already."""
         units: dict[str, list[Unit]] = {attack.name: [] for attack in attacks}
         meter = Meter(progress, count, sum(len(chunk) for chunk in chunks))
         meter.total = len(chunks) * sum(attack.restarts * (attack.steps + 1) for attack in attacks)
         for number, chunk in enumerate(chunks):
+            if mine is not None and number not in mine:
+                continue
             alive = np.ones(len(chunk), dtype=np.bool_)
             for attack in attacks:
                 for restart in range(attack.restarts):

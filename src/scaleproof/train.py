@@ -25,6 +25,7 @@ from scaleproof.evaluator import evaluate
 from scaleproof.files import write_atomically
 from scaleproof.models import Classifier, build, load_model, save_model
 from scaleproof.models.architectures import architectures
+from scaleproof.parallel import ALONE, Group
 from scaleproof.provenance import provenance
 from scaleproof.speed import Speed, on_device
 from scaleproof.store import (
@@ -37,7 +38,6 @@ from scaleproof.store import (
     write_json,
 )
 from scaleproof.training import Progress, TrainConfig, Trainer
-from scaleproof.training.parallel import ALONE, Group
 from scaleproof.training.weights import load_weights
 
 FILES = {"selected": "model.safetensors", "last": "last.safetensors", "leaking": "leaking.safetensors"}

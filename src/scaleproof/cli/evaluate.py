@@ -54,24 +54,30 @@ def run(job: Job, mode: str, allow_train_mode: bool) -> None:
     from scaleproof.cli.live import live_bar
     from scaleproof.cli.show import show
     from scaleproof.evaluator import evaluate
+    from scaleproof.parallel import joined
 
-    store = job.claim()
-    if not job.finished():
-        with live_bar() as progress:
-            evaluation = evaluate(
-                job.loaded.classifier,
-                job.dataset,
-                job.attacks,
-                mode=cast("Mode", mode),
-                seed=job.seed,
-                batch_size=job.batch_size,
-                speed=job.speed,
-                store=store,
-                progress=progress,
-                allow_train_mode=allow_train_mode,
-            )
-        write(job, evaluation)
-    show(job.folder)
+    with joined(job.device) as group:
+        store = job.claim(group)
+        if not job.finished(quiet=not group.writes):
+            with live_bar(shown=group.writes) as progress:
+                evaluation = evaluate(
+                    job.loaded.classifier,
+                    job.dataset,
+                    job.attacks,
+                    mode=cast("Mode", mode),
+                    seed=job.seed,
+                    batch_size=job.batch_size,
+                    speed=job.speed,
+                    store=store,
+                    progress=progress,
+                    allow_train_mode=allow_train_mode,
+                    group=group,
+                )
+                group.wait()  # the writer clears away what the others still read
+            if group.writes:
+                write(job, evaluation)
+        if group.writes:
+            show(job.folder)
 
 
 def write(job: Job, evaluation: Evaluation) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def live_bar() -> Iterator[Callable[[Step], None]]:
+def live_bar(*, shown: bool = True) -> Iterator[Callable[[Step], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -28,7 +28,10 @@ def live_bar() -> Iterator[Callable[[Step], None]]:
         TextColumn("robust so far at most {task.fields[robust]}"),
         TimeRemainingColumn(),
     )
-    with stoppable(console), Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with (
+        stoppable(console),
+        Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as bar,
+    ):
         task = bar.add_task("loading", total=None, robust="-")
 
         def show(step: Step) -> None:

@@ -18,6 +18,7 @@ from scaleproof.data import Dataset, load
 from scaleproof.evaluator import checked_batch_size
 from scaleproof.look import first_logits
 from scaleproof.models import Classifier, LoadedModel, load_model
+from scaleproof.parallel import ALONE, Group, local_device
 from scaleproof.provenance import provenance
 from scaleproof.speed import Speed
 from scaleproof.speed.backends import Precision
@@ -41,11 +42,19 @@ class Job:
     settings: Mapping[str, object]
     folder: Path
 
-    def claim(self) -> FolderStore:
-        return open_run(self.folder, self.settings)
+    def claim(self, group: Group = ALONE) -> FolderStore:
+        """The run folder, claimed by one process for all."""
+        if not group.writes:
+            group.wait()
+        store = open_run(self.folder, self.settings)
+        if group.writes:
+            group.wait()
+        return store
 
-    def finished(self) -> bool:
+    def finished(self, *, quiet: bool = False) -> bool:
         """Say what is worth saying before the work, and whether there is any left."""
+        if quiet:
+            return is_finished(self.folder)
         for note in self.loaded.notes:
             typer.echo(f"note: {note}", err=True)
         if is_finished(self.folder):
@@ -137,7 +146,7 @@ class Request:
 
 def prepare(kind: str, request: Request, extra: Mapping[str, object]) -> Job:
     """Check every word, load what they name, and say where the run goes."""
-    attacks, speed, device = request.suite(), request.speed(), checked_device(request.device)
+    attacks, speed, device = request.suite(), request.speed(), local_device(checked_device(request.device))
     checked_batch_size(request.batch_size, device)
     dataset = limited(load(request.data, split=request.split, folder=request.data_folder), request.limit)
     loaded = request.loaded(len(dataset.classes), device)

@@ -31,10 +31,12 @@ def show_training(folders: Sequence[Path]) -> None:
     from rich.console import Console
 
     from scaleproof.cli import tables
+    from scaleproof.report import render
 
     console = Console()
     for folder in folders:
+        paths = render(folder)
         document = json.loads((folder / "training.json").read_text())
         console.print(tables.training_table(document))
-        for remark in [*tables.training_remarks(document), f"Run folder: {folder}"]:
+        for remark in [*tables.training_remarks(document), f"Report: {paths[0]}"]:
             console.print(remark, soft_wrap=True, markup=False, highlight=False)

@@ -26,10 +26,13 @@ def command(
         str, typer.Argument(help="at, trades, alp, mart, free, gat, rfgsm, gradalign or standard.")
     ],
     si: Annotated[
-        bool, typer.Option("--si", help="With the SI mechanism: cosine attack and margin term.")
+        bool,
+        typer.Option(
+            "--si", "--scale-invariant", help="With the SI mechanism: cosine attack and margin term."
+        ),
     ] = False,
     si_half: Annotated[str, typer.Option(help="both halves of SI, or inner or outer alone.")] = "both",
-    scale: Annotated[float, typer.Option(help="SI and HE: s.")] = 15.0,
+    scale: Annotated[float, typer.Option(help="SI: s.")] = 15.0,
     margin: Annotated[float, typer.Option(help="SI and HE: m.")] = 0.2,
     beta: Annotated[float, typer.Option(help="SI: weight of the margin term.")] = 0.2,
     he: Annotated[bool, typer.Option("--he", help="Hypersphere embedding, for at, trades and alp.")] = False,
@@ -46,7 +49,7 @@ def command(
         int | None, typer.Option(help="Test on the first N test images only.", **Hidden)
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option(help="pang, mart, paper-literal or original.", **Hidden)
+        str | None, typer.Option(help="pang, mart, paper-literal, svhn or original.", **Hidden)
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="The schedule is stretched or shrunk to fit.", **Hidden)
@@ -88,8 +91,8 @@ def command(
     from scaleproof.cli.live import training_bar
     from scaleproof.cli.setup import checked_device
     from scaleproof.cli.show import show_training
+    from scaleproof.parallel import joined, local_device
     from scaleproof.train import train
-    from scaleproof.training.parallel import joined, local_device
 
     request = TrainRequest(**{item.name: words[item.name] for item in fields(TrainRequest)})
     chosen = local_device(checked_device(device))
@@ -195,7 +198,7 @@ class TrainRequest:
 
         if self.eps is not None:
             wanted = options.number(self.eps, "eps")
-            base = base.resized(wanted / base.eps) if base.eps else base
+            base = base if base.ball is None else base.resized(wanted / base.ball.eps)
         if self.attack_mode is not None:
             updates = base.batch_norm.attack_updates and self.attack_mode == "train"
             policy = BatchNormPolicy(attack=self.attack_mode, attack_updates=updates)  # type: ignore[arg-type]
@@ -203,7 +206,7 @@ class TrainRequest:
         if self.si and self.he:
             raise ValueError("--si and --he are two ways to do one thing: give one of them")
         if self.he:
-            return hypersphere(base, scale=self.scale, margin=self.margin)
+            return hypersphere(base, margin=self.margin)
         if not self.si:
             return base
         halves = {"both": (True, True), "inner": (True, False), "outer": (False, True)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scaleproof.defenses import terms
-from scaleproof.defenses.base import EIGHT, Batch, Defense, Learner, Memory, Outcome
+from scaleproof.defenses.base import EIGHT, Batch, Defense, Learner, Memory, Outcome, check_weights
 from scaleproof.defenses.inner import Inner
 from scaleproof.losses import logits
 
@@ -25,6 +25,9 @@ class LogitPairing(Defense):
     label = "ALP"
 
     def __post_init__(self) -> None:
+        check_weights(weight=self.weight, share=self.share)
+        if self.share > 1:
+            raise ValueError(f"share must be at most 1, got {self.share}")
         if self.pairing not in PAIRINGS:
             raise ValueError(f"pairing must be one of {', '.join(PAIRINGS)}, got {self.pairing!r}")
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from scaleproof.defenses import terms
 from scaleproof.defenses.inner import Draw, Inner, View
-from scaleproof.losses import logits
+from scaleproof.losses import logits, positive
 from scaleproof.models.output import Output
 from scaleproof.threat import Threat
 
@@ -41,6 +41,13 @@ class BatchNormPolicy:
             raise ValueError("the attack's passes update statistics in train mode only: give attack='train'")
 
 
+def check_weights(**weights: float) -> None:
+    """Factors of loss terms are finite and not negative."""
+    for name, value in weights.items():
+        if not 0 <= value < float("inf"):
+            raise ValueError(f"{name} must be finite and >= 0, got {value}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Margin:
     """The outer half of SI: `weight` times CE^m of the adversarial examples."""
@@ -50,9 +57,8 @@ class Margin:
     weight: float = 0.2
 
     def __post_init__(self) -> None:
-        for name, value, least in (("scale", self.scale, 0), ("weight", self.weight, 0)):
-            if not least <= value < float("inf"):
-                raise ValueError(f"{name} must be finite and >= {least}, got {value}")
+        positive(self.scale)
+        check_weights(margin=self.margin, weight=self.weight)
 
     def term(self, output: Output, y: Tensor) -> Tensor:
         value = terms.margin_cross_entropy(output.cosines, y, scale=self.scale, margin=self.margin)
@@ -117,11 +123,12 @@ class Defense(ABC):
         return () if self.inner is None else self.inner.draws
 
     @property
-    def eps(self) -> float:
-        return 0.0 if self.inner is None else self.inner.threat.eps
+    def ball(self) -> Threat | None:
+        """What it trains against, None for standard training."""
+        return None if self.inner is None else self.inner.threat
 
     def at(self, epoch: int, step: int) -> Self:
-        """This defense as it is in one step (both from 0); most never change."""
+        """This defense as it is in one step, both counted from the start of the run and from 0; most never change."""
         return self
 
     def resized(self, share: float) -> Self:

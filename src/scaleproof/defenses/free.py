@@ -36,8 +36,8 @@ class Free(Defense):
         return self.replay
 
     @property
-    def eps(self) -> float:
-        return self.threat.eps
+    def ball(self) -> Threat:
+        return self.threat
 
     def resized(self, share: float) -> Self:
         return replace(self, threat=replace(self.threat, eps=self.threat.eps * share))

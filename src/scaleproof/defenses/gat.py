@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from scaleproof.defenses import terms
-from scaleproof.defenses.base import EIGHT, Batch, Defense, Learner, Memory, Outcome
+from scaleproof.defenses.base import EIGHT, Batch, Defense, Learner, Memory, Outcome, check_weights
 from scaleproof.defenses.inner import Guided, Inner
 from scaleproof.losses import logits
 
@@ -27,6 +27,9 @@ class Guidance(Defense):
     name = "gat"
     label = "GAT"
     single_step = True
+
+    def __post_init__(self) -> None:
+        check_weights(weight=self.weight, late_factor=self.late_factor)
 
     def at(self, epoch: int, step: int) -> Self:
         assert self.inner is not None

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scaleproof.defenses import terms
-from scaleproof.defenses.base import EIGHT, Batch, BatchNormPolicy, Defense, Learner, Memory, Outcome
+from scaleproof.defenses.base import (
+    EIGHT,
+    Batch,
+    BatchNormPolicy,
+    Defense,
+    Learner,
+    Memory,
+    Outcome,
+    check_weights,
+)
 from scaleproof.defenses.inner import Draw, Inner
 
 
@@ -22,6 +31,9 @@ class GradientAlignment(Defense):
     name = "gradalign"
     label = "GradAlign"
     single_step = True
+
+    def __post_init__(self) -> None:
+        check_weights(weight=self.weight)
 
     @property
     def draws(self) -> tuple[Draw, ...]:

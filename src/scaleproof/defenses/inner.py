@@ -131,15 +131,14 @@ class Inner:
             raise ValueError(f"step_size must be finite and >= 0, got {self.step_size}")
         if self.start not in get_args(Start):
             raise ValueError(f"start must be one of {', '.join(get_args(Start))}, got {self.start!r}")
-        if (self.start in ("normal", "signs")) != (self.start_size > 0):
+        if self.start_size < 0 or (self.start in ("normal", "signs")) != (self.start_size > 0):
             raise ValueError(f"start_size is for normal and signs, got {self.start_size} for {self.start!r}")
 
     @property
     def draws(self) -> tuple[Draw, ...]:
         """The random numbers that the start takes, one tensor like the images each."""
-        if self.start == "none":
-            return ()
-        return ("normal",) if self.start == "normal" else self.threat.draws
+        own: dict[Start, tuple[Draw, ...]] = {"none": (), "normal": ("normal",), "signs": ("uniform",)}
+        return own.get(self.start, self.threat.draws)
 
     def resized(self, share: float) -> Inner:
         """The same attack in a ball `share` times as large."""

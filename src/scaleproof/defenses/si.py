@@ -27,28 +27,33 @@ def scale_invariant(
 ) -> AnyDefense:
     """The same defense with SI: its attack follows the cosines (`inner`), CE^m joins its loss (`outer`).
 
-    FreeAT has one backward pass for the weights and the perturbation: the margin term is in both, and there is no
-    inner objective to replace unless it has a pass of its own (`Free(separate_cosine=...)`).
+    FreeAT has one backward pass for the weights and the perturbation, so the margin term is in both; its inner half
+    alone is a backward pass of its own for the perturbation.
     """
     if isinstance(defense, Standard):
         raise ValueError("standard training meets no adversary: SI has nothing to change in it")
+    if defense.label_margin:
+        raise ValueError("a defense takes SI or hypersphere embedding, not both")
     if not (inner or outer):
         raise ValueError("scale_invariant must change something: inner, outer or both")
     changed = replace(defense, margin=Margin(scale=scale, margin=margin, weight=weight) if outer else None)
-    if not inner or isinstance(defense, Free):
+    if isinstance(defense, Free):
+        return replace(changed, separate_cosine=None if outer else scale)  # type: ignore[call-arg]
+    if not inner:
         return changed
     assert defense.inner is not None
     attack = replace(defense.inner, objective=defense.inner.objective.with_cosines(scale))
     return replace(changed, inner=attack)
 
 
-def hypersphere(defense: AnyDefense, *, scale: float = HE_SCALE, margin: float = HE_MARGIN) -> AnyDefense:
+def hypersphere(defense: AnyDefense, *, margin: float = HE_MARGIN) -> AnyDefense:
     """The loss that goes with a hypersphere head (Pang et al. 2020): a margin on the cosine of the true class.
 
-    The head's logits are scale times the cosines, so the margin there is scale times as large.
+    The head's logits are HE_SCALE times the cosines, so the margin there is that many times as large.
     """
     if not isinstance(defense, AdversarialTraining | Trades | LogitPairing):
         raise ValueError(f"hypersphere embedding goes with at, trades and alp, got {defense.name}")
-    if defense.margin is not None:
+    cosines = defense.inner is not None and defense.inner.objective.needs_features
+    if defense.margin is not None or cosines:
         raise ValueError("a defense takes SI or hypersphere embedding, not both")
-    return replace(defense, label_margin=scale * margin)
+    return replace(defense, label_margin=HE_SCALE * margin)

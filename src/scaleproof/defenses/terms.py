@@ -1,6 +1,6 @@
 """Terms of training losses: pure functions of logits (B, K) or cosines (B, K), each the mean over the batch.
 
-All are computed in float32 at least: MART's constants vanish in half precision.
+Callers give float32 at least (`losses.logits`, `Output.cosines`): MART's constants vanish in half precision.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ MART_WEIGHT_ONE = 1.0000001
 
 def cross_entropy(logits: Tensor, y: Tensor, *, margin: float = 0.0) -> Tensor:
     """Cross entropy; a margin is first taken off the true class alone."""
-    return F.cross_entropy(logits - margin * F.one_hot(y, logits.shape[1]) if margin else logits, y)
+    if margin:
+        logits = logits - margin * F.one_hot(y, logits.shape[1]).to(logits.dtype)
+    return F.cross_entropy(logits, y)
 
 
 def margin_cross_entropy(cosines: Tensor, y: Tensor, *, scale: float, margin: float) -> Tensor:
@@ -67,5 +69,20 @@ def norm_pairing(first: Tensor, second: Tensor) -> Tensor:
 
 
 def alignment(first: Tensor, second: Tensor) -> Tensor:
-    """One minus the cosine of two input gradients, the mean over the batch (GradAlign)."""
-    return 1 - F.cosine_similarity(first.flatten(1), second.flatten(1), dim=1).mean()
+    """One minus the cosine of two input gradients, the mean over rows where both are not zero (GradAlign)."""
+    first, second = unit_peak(first.flatten(1)), unit_peak(second.flatten(1))
+    there = ((first != 0).any(1) & (second != 0).any(1)).to(first.dtype)
+    cosine = (first * second).sum(1) / (length(first) * length(second))
+    return ((1 - cosine) * there).sum() / there.sum().clamp_min(1)
+
+
+def unit_peak(rows: Tensor) -> Tensor:
+    """Rows scaled to a largest entry of one, so that squares of tiny gradients do not vanish."""
+    peak = rows.detach().abs().amax(1, keepdim=True)
+    return rows / torch.where(peak > 0, peak, torch.ones_like(peak))
+
+
+def length(rows: Tensor) -> Tensor:
+    """Lengths of rows (B,), one for a row of zeros, where a square root would have no gradient."""
+    square = rows.square().sum(1)
+    return torch.where(square > 0, square, torch.ones_like(square)).sqrt()

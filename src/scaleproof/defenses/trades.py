@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scaleproof.defenses import terms
-from scaleproof.defenses.base import EIGHT, Batch, Defense, Learner, Memory, Outcome
+from scaleproof.defenses.base import EIGHT, Batch, Defense, Learner, Memory, Outcome, check_weights
 from scaleproof.defenses.inner import Divergence, Inner
 from scaleproof.losses import logits
 
@@ -18,6 +18,9 @@ class Trades(Defense):
     weight: float = 6.0
     name = "trades"
     label = "TRADES"
+
+    def __post_init__(self) -> None:
+        check_weights(weight=self.weight)
 
     def outcome(self, learner: Learner, batch: Batch, memory: Memory) -> Outcome:
         perturbed = self.adversarial(learner, batch)

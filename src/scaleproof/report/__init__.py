@@ -31,12 +31,12 @@ def contents(run: Run) -> dict[str, bytes]:
 
 def figure_files(run: Run) -> dict[str, bytes]:
     """Return the figures of a run as files."""
-    from scaleproof.report import plots, style
+    from scaleproof.report import style
+    from scaleproof.report.figures import plates
 
+    export = {"png": style.png, "svg": style.svg}
     found: dict[str, bytes] = {}
-    if run.sweep is not None:
-        figure = plots.scale_figure(run.sweep)
-        found |= {"scale.png": style.png(figure), "scale.svg": style.svg(figure)}
-    if run.evaluation is not None:
-        found["attacks.png"] = style.png(plots.attacks_figure(run.evaluation))
+    for name, plate in plates(run).items():
+        figure = plate.draw()
+        found |= {f"{name}.{kind}": export[kind](figure) for kind in plate.formats}
     return found

@@ -5,9 +5,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from scaleproof.report import pictures
-from scaleproof.report.document import Document, build_document
+from scaleproof.report.document import build_document
+from scaleproof.report.figures import plates
 from scaleproof.report.pictures import Picture
 from scaleproof.report.records import Run
+from scaleproof.report.sections import Document
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -61,18 +63,15 @@ def read_template(name: str) -> str:
 
 def drawings(run: Run) -> dict[str, Drawing]:
     """Draw the figures, each under the section that it belongs to."""
-    from scaleproof.report import plots
-
-    found = {}
-    if run.evaluation is not None:
-        wide = address(plots.attacks_figure(run.evaluation))
-        narrow = address(plots.attacks_figure(run.evaluation, narrow=True))
-        found["attacks"] = Drawing(wide=wide, narrow=narrow, description=ATTACKS_ALT, caption=ATTACKS_CAPTION)
-    if run.sweep is not None:
-        wide = address(plots.scale_figure(run.sweep))
-        narrow = address(plots.scale_figure(run.sweep, narrow=True))
-        found["scale"] = Drawing(wide=wide, narrow=narrow, description=SCALE_ALT, caption=SCALE_CAPTION)
-    return found
+    return {
+        name: Drawing(
+            wide=address(plate.draw()),
+            narrow=address(plate.draw(narrow=True)),
+            description=plate.description,
+            caption=plate.caption,
+        )
+        for name, plate in plates(run).items()
+    }
 
 
 def address(figure: "Figure") -> str:
@@ -99,16 +98,3 @@ def gallery_pictures(run: Run) -> list[Picture]:
     rows = run.sweep.rows if run.sweep else ()
     labels = {row.attack: row.label for row in rows} | {attack.name: attack.label for attack in attacks}
     return pictures.build_pictures(run.gallery, measured.data.classes, labels)
-
-
-ATTACKS_ALT = "Bars of accuracy: clean, under each attack and in the worst case. The table has the numbers."
-ATTACKS_CAPTION = "Accuracy under each attack. Whiskers are 95% Wilson intervals."
-SCALE_ALT = (
-    "Three panels against the scale of the logits: robust accuracy of each attack, mean size of its input "
-    "gradient, and share of gradient entries that are exactly zero. The tables have the numbers."
-)
-SCALE_CAPTION = (
-    "The same classifier with its logits multiplied by α. Bands are 95% Wilson intervals; the dotted line "
-    "marks α = 1, the classifier as it came; flat lines may lie on one another, so their markers are "
-    "staggered. An open triangle on the floor marks a gradient that is exactly 0."
-)

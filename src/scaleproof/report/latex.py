@@ -3,8 +3,10 @@
 import re
 import textwrap
 
-from scaleproof.report.document import Document, Section, build_document
+from scaleproof.report.document import build_document
+from scaleproof.report.figures import plates
 from scaleproof.report.records import Finding, Run
+from scaleproof.report.sections import Document, Section
 from scaleproof.report.tables import Column, Row, Table
 
 PHRASES = {"ℓ∞": r"$\ell_\infty$", "ℓ₂": r"$\ell_2$", "ℓ₁": r"$\ell_1$"}
@@ -81,9 +83,9 @@ def edge(text: str, end: int) -> str:
 def render_latex(run: Run) -> str:
     """Render a run as a LaTeX document."""
     document = build_document(run)
-    figures = {"attacks": run.evaluation is not None, "scale": run.sweep is not None}
+    figures = plates(run)
     parts = [PREAMBLE + "\n" + r"\begin{document}", heading(document)]
-    parts += [section_text(section, figures.get(section.identifier, False)) for section in document.sections]
+    parts += [section_text(section, section.identifier in figures) for section in document.sections]
     return "\n\n".join([*parts, r"\end{document}"]) + "\n"
 
 

@@ -1,7 +1,9 @@
 """A run as Markdown."""
 
-from scaleproof.report.document import Document, Section, build_document
+from scaleproof.report.document import build_document
+from scaleproof.report.figures import plates
 from scaleproof.report.records import Finding, Run
+from scaleproof.report.sections import Document, Section
 from scaleproof.report.tables import Column, Row, Table
 
 SPECIAL = "\\`*_{}[]#|~$"
@@ -17,9 +19,9 @@ def escape(text: str) -> str:
 def render_markdown(run: Run) -> str:
     """Render a run as Markdown."""
     document = build_document(run)
-    figures = {"attacks": run.evaluation is not None, "scale": run.sweep is not None}
+    figures = plates(run)
     parts = [heading(document)]
-    parts += [section_text(section, figures.get(section.identifier, False)) for section in document.sections]
+    parts += [section_text(section, section.identifier in figures) for section in document.sections]
     return "\n\n".join(parts) + "\n"
 
 

@@ -58,10 +58,11 @@ def draw_legend(figure: "Figure", handles: "Sequence[Line2D]") -> None:
     room = 72 * figure.get_figwidth()
     lengths = sorted((len(str(handle.get_label())) for handle in handles), reverse=True)
     fitting = [n for n in range(1, len(lengths) + 1) if 43 * n + 4.9 * sum(lengths[:n]) <= room]
+    rows = math.ceil(len(handles) / max(fitting, default=1))
     figure.legend(
         handles=handles,
         loc="outside lower center",
-        ncols=max(fitting, default=1),
+        ncols=math.ceil(len(handles) / rows),
         handlelength=2.8,
         columnspacing=1.4,
     )

@@ -1,6 +1,6 @@
 """Checkpoints of a training run: one file each, whole or absent, with a checksum in its name.
 
-Two are kept. A file that does not agree with its name is damaged, and the one before it is used.
+Two are kept. A file that does not agree with its name is damaged: the one before it is used, and it is cleared away.
 """
 
 from __future__ import annotations
@@ -39,9 +39,16 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     path = write_atomically(
         folder / f"checkpoint-{checkpoint.epoch:06d}-{zlib.crc32(data):08x}.safetensors", data
     )
-    for old in files(folder)[KEPT:]:
+    others = [file for file in files(folder) if file != path]
+    whole = [file for file in others if intact(file)]
+    for old in set(others) - set(whole[: KEPT - 1]):
         old.unlink(missing_ok=True)
     return path
+
+
+def intact(path: Path) -> bool:
+    """Whether a file's content agrees with the checksum in its name."""
+    return path.stem.rpartition("-")[2] == f"{zlib.crc32(path.read_bytes()):08x}"
 
 
 def files(folder: Path) -> list[Path]:
@@ -52,9 +59,8 @@ def files(folder: Path) -> list[Path]:
 def read_checkpoint(folder: Path) -> Checkpoint | None:
     """The latest whole checkpoint; a warning for each damaged one on the way."""
     for path in files(folder):
-        data = path.read_bytes()
-        if path.stem.rpartition("-")[2] == f"{zlib.crc32(data):08x}":
-            return parsed(data)
+        if intact(path):
+            return parsed(path.read_bytes())
         warnings.warn(f"{path.name} is damaged: the checkpoint before it is used", stacklevel=2)
     return None
 

@@ -41,8 +41,9 @@ class TrainConfig:
             ("epochs", 1), ("batch_size", 1), ("validation", 0), ("eps_warm_up", 0), ("probe_steps", 1),
             ("probe_every", 1), ("test_probe", 0), ("seed", 0),
         ):  # fmt: skip
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be >= {least}, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} must be a whole number >= {least}, got {value}")
         for name in ("rate", "momentum", "weight_decay", "guard_drop"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be finite and >= 0, got {getattr(self, name)}")

@@ -47,6 +47,8 @@ class ModelLearner:
     """The learner over a Classifier, under a BatchNorm policy and a speed."""
 
     def __init__(self, classifier: Classifier, policy: BatchNormPolicy, speed: Speed, bf16: bool) -> None:
+        if not classifier.net.training:
+            raise ValueError("a network in training must be in train mode: call .train() first")
         self.classifier, self.policy, self.speed, self.bf16 = classifier, policy, speed, bf16
         self.device = device_of(classifier)
         self.norms = [module for module in classifier.modules() if isinstance(module, Norm)]
@@ -91,14 +93,14 @@ class ModelLearner:
     @contextmanager
     def still(self, held: bool) -> Iterator[None]:
         """Train-mode passes inside leave the running statistics as they are, where `held`."""
-        saved = [(norm, norm.momentum) for norm in self.norms] if held else []
+        saved = [(norm, norm.track_running_stats) for norm in self.norms] if held else []
         for norm, _ in saved:
-            norm.momentum = 0.0
+            norm.track_running_stats = False  # in train mode: batch statistics, nothing kept
         try:
             yield
         finally:
-            for norm, momentum in saved:
-                norm.momentum = momentum
+            for norm, tracks in saved:
+                norm.track_running_stats = tracks
 
     @contextmanager
     def arithmetic(self) -> Iterator[None]:

@@ -76,6 +76,16 @@ def mart(method: Defense, architecture: str) -> Recipe:
     )
 
 
+def svhn(method: Defense, architecture: str) -> Recipe:
+    base = paper_literal(method, architecture)
+    return replace(
+        base,
+        name="svhn",
+        config=replace(base.config, rate=0.01, augment=False, eps_warm_up=5),
+        provenance="The SI paper's schedule as usual for SVHN: rate 0.01, no augmentation, eps grows over 5 epochs.",
+    )
+
+
 def original(method: Defense, architecture: str) -> Recipe:
     """Each method as its own authors ran it."""
     if method.name not in ORIGINALS:
@@ -92,15 +102,27 @@ def original_at(method: Defense, architecture: str) -> Recipe:
     )
 
 
+TRADES_CONFIG = TrainConfig(epochs=76, weight_decay=2e-4, schedule=Steps((75,)))
+
+
 def original_trades(method: Defense, architecture: str) -> Recipe:
-    """TRADES' own ball and start; ALP, which has no code of its own to follow, borrows the schedule."""
     own = Inner(threat=TRADES_EPS, objective=Divergence(), step_size=0.007, start="normal", start_size=0.001)
     return Recipe(
         name="original",
-        defense=replace(method, inner=own) if isinstance(method, Trades) else method,
-        config=TrainConfig(epochs=76, weight_decay=2e-4, schedule=Steps((75,))),
-        provenance="The published code of TRADES (Zhang et al. 2019): 76 epochs, decay at 75, weight decay 2e-4; "
-        "TRADES itself with eps 0.031, steps of 0.007 and a normal start of 0.001.",
+        defense=replace(method, inner=own),
+        config=TRADES_CONFIG,
+        provenance="The published code of TRADES (Zhang et al. 2019): 76 epochs, decay at 75, weight decay 2e-4, "
+        "eps 0.031, steps of 0.007, a normal start of 0.001.",
+    )
+
+
+def original_alp(method: Defense, architecture: str) -> Recipe:
+    assert isinstance(method, LogitPairing)
+    return Recipe(
+        name="original",
+        defense=replace(method, weight=0.5),
+        config=TRADES_CONFIG,
+        provenance="Kannan et al. 2018 pair logits with a weight of 0.5; the schedule is that of TRADES' code.",
     )
 
 
@@ -161,7 +183,7 @@ ORIGINALS: Mapping[str, Maker] = MappingProxyType(
     {
         AdversarialTraining.name: original_at,
         Trades.name: original_trades,
-        LogitPairing.name: original_trades,
+        LogitPairing.name: original_alp,
         Mart.name: original_mart,
         "free": original_free,
         "gat": original_gat,
@@ -170,7 +192,7 @@ ORIGINALS: Mapping[str, Maker] = MappingProxyType(
     }
 )
 RECIPES: Mapping[str, Maker] = MappingProxyType(
-    {"pang": pang, "paper-literal": paper_literal, "mart": mart, "original": original}
+    {"pang": pang, "paper-literal": paper_literal, "mart": mart, "svhn": svhn, "original": original}
 )
 
 
@@ -181,4 +203,7 @@ def recipe(method: str, *, name: str | None = None, architecture: str = "resnet1
         name = "original" if chosen.single_step else "pang"
     if name not in RECIPES:
         raise ValueError(f"a recipe must be one of {', '.join(RECIPES)}, got {name!r}")
-    return RECIPES[name](chosen, architecture)
+    found = RECIPES[name](chosen, architecture)
+    if name == "original" or chosen.replays == 1:
+        return found
+    return replace(found, config=found.config.lasting(max(1, found.config.epochs // chosen.replays)))

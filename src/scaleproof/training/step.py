@@ -12,12 +12,12 @@ from torch import Tensor
 from scaleproof.defenses.base import Batch, Defense, Outcome
 from scaleproof.losses import logits
 from scaleproof.models.classifier import Classifier, device_of
+from scaleproof.parallel import Group
 from scaleproof.speed import GraphCache, Speed
 from scaleproof.speed.precision import has_fast_bf16
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.images import Resident
 from scaleproof.training.learner import ModelLearner
-from scaleproof.training.parallel import Group
 
 SLOTS = 16  # of the running totals: rows, right ones, then one a term
 

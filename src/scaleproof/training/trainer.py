@@ -19,12 +19,12 @@ from torch import Tensor
 from scaleproof.data import Dataset
 from scaleproof.defenses.base import Defense
 from scaleproof.models.classifier import Classifier, device_of
+from scaleproof.parallel import ALONE, Group
 from scaleproof.speed import Speed
 from scaleproof.threat import Threat
 from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.images import Resident, centred_places, generator, random_places, split
-from scaleproof.training.parallel import ALONE, Group
 from scaleproof.training.probe import Probe, Standing
 from scaleproof.training.step import Draws, Stepper
 from scaleproof.training.weights import Best, State, head_norm, load_weights, weights_of
@@ -133,7 +133,7 @@ class Trainer:
             places = (
                 random_places(len(rows), chance) if self.config.augment else centred_places(len(rows), device)
             )
-            now = defense.at(number, step)
+            now = defense.at(number, number * self.steps + step)
             rate = self.config.rate_at(number + step / self.steps)
             for _ in range(now.replays):
                 self.stepper.step(now, Draws(rows, places, self.noise(now, len(rows), chance)), rate)
@@ -271,9 +271,7 @@ class Trainer:
 
 def probe_threat(defense: Defense) -> Threat:
     """The ball that the defense trains against, 8/255 where it trains against none."""
-    if defense.inner is not None:
-        return defense.inner.threat
-    return Threat(eps=defense.eps) if defense.eps else Threat()
+    return defense.ball or Threat()
 
 
 def checked_validation(config: TrainConfig, count: int) -> int:

@@ -28,7 +28,6 @@ from scaleproof.report.training.tables import (
 )
 from scaleproof.report.training.words import (
     LEAK,
-    checkpoint_label,
     checkpoints,
     counts_text,
     graph_text,
@@ -91,7 +90,7 @@ def findings_sections(training: Training) -> tuple[Section, ...]:
     seen = {one.evaluation.model.weights_sha256: one for one in reversed(checkpoints(training))}
     ordered = [one for one in checkpoints(training) if seen[one.evaluation.model.weights_sha256] is one]
     found = tuple(
-        replace(finding, name=f"{finding.name} ({checkpoint_label(training, one).lower()})")
+        replace(finding, name=f"{finding.name} ({one.kind} weights)")
         for one in ordered
         for finding in one.evaluation.findings
     )
@@ -112,7 +111,6 @@ def guard_sections(training: Training) -> tuple[Section, ...]:
             identifier="guard",
             title="What the guard did",
             paragraphs=(
-                *guard_sentences(training)[: training.stopped is not None],
                 "After each probe the guard compares the accuracy under PGD on held-out images with the best "
                 f"so far; a fall by more than {training.config.guard_drop:g} points makes it act "
                 f"(set to {training.config.guard}).",
@@ -126,17 +124,17 @@ def curve_section(run: Run, training: Training) -> Section:
     """Build the section on accuracy over the epochs."""
     if not probes(training):
         sentence = "No images were held out and none of the test images probed, so there is no curve to show."
-        return Section(identifier="no-curve", title="Robust overfitting", paragraphs=(sentence,))
+        return Section(identifier="no-curve", title="Accuracy over the epochs", paragraphs=(sentence,))
     sentence = (
         f"After an epoch a probe measures the same images in the same way: {counts_text(training)}, clean and "
-        f"under PGD of {training.config.probe_steps} steps from a fixed start. It is weaker than the attacks "
-        "above and serves to compare epochs."
+        f"under PGD of {training.config.probe_steps} steps from a fixed start. It serves "
+        "to compare epochs; the numbers to quote are those above."
     )
-    choice = "The selected epoch is the one of the highest PGD accuracy on the held-out images."
+    choice = "The selected epoch is the first with the highest PGD accuracy on the held-out images."
     return Section(
         identifier="curve",
-        title="Robust overfitting",
-        paragraphs=(overfitting(training), f"{sentence} {choice}" if training.held_out else sentence),
+        title="Accuracy over the epochs",
+        paragraphs=(f"{sentence} {choice}" if training.held_out else sentence,),
         tables=(curve_table(run.run, training),),
     )
 
@@ -161,8 +159,8 @@ def geometry_section(run: Run, training: Training) -> Section:
     """Build the section on lengths and cosines in the last layer."""
     sentence = (
         "|W| is the mean length of the class weights of the last layer, |z| the mean length of the features on "
-        "clean images, and the cosine that between the features and the weights of the true class. The lengths "
-        "scale the logits without moving a decision by much; the cosine is what classifies."
+        "clean images, and the cosine that between the features and the weights of the true class. |z| "
+        "scales all logits of an image alike, so apart from biases it moves no decision."
     )
     averaged = (
         ("|W| is that of the weights in training, |z| and the cosine those of their running average.",)
@@ -199,7 +197,7 @@ def time_section(run: Run, training: Training) -> Section:
         paragraphs=(
             f"Training: precision {training.precision}, {graph_text(training)}. Attacks on the test images: "
             f"{speed_sentence(evaluation.speed)[0].lower()}{speed_sentence(evaluation.speed)[1:]}",
-            *notes,
+            *(f"Note: {note}." for note in notes),
             "The seconds are those of the training steps; probes and the attacks at the end come on top.",
         ),
         tables=(time_table(training), cost),

@@ -1,5 +1,6 @@
 """The tables of a training, before any markup."""
 
+import math
 from collections.abc import Callable, Sequence
 
 from scaleproof.report import words
@@ -12,7 +13,6 @@ from scaleproof.report.training.words import (
     checkpoints,
     counts_text,
     leave_out_note,
-    probe_counts,
     probes,
     shown_epochs,
     standing,
@@ -25,7 +25,7 @@ Cells = Callable[[Epoch], Sequence[str]]
 def checkpoints_table(run: Provenance, training: Training) -> Table:
     """Build the table of the sets of weights: clean, under each attack and in the worst case."""
     attacks = training.selected.evaluation.attacks
-    heads = ("Epoch", "Clean", *(attack.label for attack in attacks), "Worst case", "95% interval")
+    heads = ("Epoch", "Clean", "Worst case", "95% interval", *(attack.label for attack in attacks))
     return Table(
         caption=f"Accuracy on test images of each set of weights, {words.threat_text(training.threat)}",
         columns=columns("Weights", *heads),
@@ -45,9 +45,9 @@ def checkpoint_row(training: Training, checkpoint: Checkpoint) -> Row:
             checkpoint_label(training, checkpoint),
             str(checkpoint.epoch),
             words.share_percent(evaluation.clean),
-            *(words.share_percent(attack.robust) for attack in evaluation.attacks),
             words.share_percent(evaluation.worst_case),
             words.interval(evaluation.worst_case, "–"),
+            *(words.share_percent(attack.robust) for attack in evaluation.attacks),
         ),
         strong=checkpoint.kind == "selected",
     )
@@ -85,9 +85,7 @@ def probe_cells(training: Training, epoch: Epoch, value: Callable[[Standing], st
 def curve_table(run: Provenance, training: Training) -> Table:
     """Build the table behind the curve of accuracies."""
     sides = [PROBES[probe] for probe in probes(training)]
-    counts = probe_counts(training)
     heads = ["Learning rate", *(f"Clean, {side}" for side in sides), *(f"PGD, {side}" for side in sides)]
-    several = f"{counts_text(training)}. " if len(sides) > 1 else ""
     return epochs_table(
         training,
         "Accuracy of the probes over the epochs",
@@ -97,7 +95,7 @@ def curve_table(run: Provenance, training: Training) -> Table:
             *probe_cells(training, epoch, lambda one: f"{one.clean:.1f}%"),
             *probe_cells(training, epoch, lambda one: f"{one.pgd:.1f}%"),
         ],
-        several + words.provenance_note(run, counts[probes(training)[0]]),
+        f"{counts_text(training)}; {words.origin_note(run)}",
     )
 
 
@@ -110,8 +108,8 @@ def losses_table(run: Provenance, training: Training) -> Table:
         ("Learning rate", "Loss", *names, "Accuracy in training"),
         lambda epoch: [
             words.significant(epoch.rate),
-            words.significant(epoch.loss),
-            *(words.significant(epoch.terms[name]) if name in epoch.terms else words.DASH for name in names),
+            three_digits(epoch.loss),
+            *(three_digits(epoch.terms[name]) if name in epoch.terms else words.DASH for name in names),
             words.percent(epoch.train_accuracy),
         ],
         words.provenance_note(run, training.data.count - training.held_out),
@@ -122,25 +120,23 @@ def geometry_table(run: Provenance, training: Training) -> Table:
     """Build the table of lengths and cosines in the last layer."""
     sides = [PROBES[probe] for probe in probes(training)]
     parts = ("|z|", "Cosine", "Zero gradients")
-    counts = probe_counts(training)
-    count = counts[probes(training)[0]] if sides else training.data.count - training.held_out
     return epochs_table(
         training,
         "Lengths and cosines in the last layer over the epochs",
         ("|W|", *(f"{part}, {side}" for part in parts for side in sides)),
         lambda epoch: [
-            words.significant(epoch.weight_norm),
-            *probe_cells(training, epoch, lambda one: words.significant(one.feature_norm)),
-            *probe_cells(training, epoch, lambda one: cosine(one.true_cosine)),
+            three_digits(epoch.weight_norm),
+            *probe_cells(training, epoch, lambda one: three_digits(one.feature_norm)),
+            *probe_cells(training, epoch, lambda one: three_digits(one.true_cosine)),
             *probe_cells(training, epoch, lambda one: f"{one.zero_gradients:.1f}%"),
         ],
-        words.provenance_note(run, count),
+        "; ".join(filter(None, (counts_text(training), words.origin_note(run)))),
     )
 
 
-def cosine(value: float) -> str:
-    """Print a cosine."""
-    return f"{value:.3f}" if value == value else "not finite"
+def three_digits(value: float) -> str:
+    """Print a number with three digits, zeros at its end included."""
+    return f"{value:#.3g}" if math.isfinite(value) else "not finite"
 
 
 def time_table(training: Training) -> Table:
@@ -151,10 +147,10 @@ def time_table(training: Training) -> Table:
     pairs = [
         ("Epochs", f"{len(seconds)} of {training.config.epochs}"),
         ("Seconds in all", words.seconds(total)),
-        ("Seconds an epoch, mean", words.seconds(total / len(seconds))),
+        ("Seconds an epoch, mean", f"{total / len(seconds):,.1f}"),
         (
             "Seconds an epoch, least to most",
-            f"{words.seconds(min(seconds))} to {words.seconds(max(seconds))}",
+            f"{min(seconds):,.1f} to {max(seconds):,.1f}",
         ),
         ("Images a second, mean", rate),
     ]

@@ -9,7 +9,7 @@ PROBES = {"validation": "held-out", "test": "test"}
 MOST_ROWS = 20
 LEAK = (
     "The weights marked as leaking were chosen by their accuracy on test images, so the test images no longer "
-    "measure them fairly: their number shows what such a choice gains on paper and is not to be quoted."
+    "measure them fairly: their number is here for comparison and is not to be quoted."
 )
 
 
@@ -171,9 +171,9 @@ def batch_norm_pairs(training: Training) -> list[tuple[str, str]]:
     }[policy.attack]
     moved = "update the running statistics" if policy.attack_updates else "leave the running statistics alone"
     updates = {
-        "all": "all of them",
-        "clean": "those on clean images",
-        "adversarial": "those on perturbed images",
+        "all": "all passes",
+        "clean": "only the passes on clean images",
+        "adversarial": "only the passes on perturbed images",
     }
     return [
         ("BatchNorm in the training attack", f"{attack}; its passes {moved}"),
