@@ -5,9 +5,9 @@
         --data cifar10 --images 10000 --out docs/results/benchmarks/h200.json
 
 Every contender attacks the same correctly classified images with the same settings (Linf, eps 8/255, 20 steps of
-eps / 4, uniform start, last iterate); every verdict is the model's own float32 decision. Peers run at each of
---batches and are credited with their fastest, ours in float32 at the first alone. "No dropping" is the speed of the attack alone; "verdict" is the whole
-way from images to a robust accuracy, clean pass and judgement included.
+eps / 4, uniform start, last iterate); every verdict is the model's own float32 decision. Each contender runs at each
+of --batches (ours in float32 at the first alone) and is credited with its fastest. "No dropping" is the speed of the
+attack alone; "verdict" is the whole way from images to a robust accuracy, clean pass and judgement included.
 """
 
 from __future__ import annotations
