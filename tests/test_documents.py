@@ -23,7 +23,7 @@ def test_generated_parts_are_fresh() -> None:
 def test_examples_run(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(example.read_text().splitlines()) <= 40
     runpy.run_path(str(example), run_name="__main__")
-    assert "clean: " in capsys.readouterr().out
+    assert "clean" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -41,3 +41,9 @@ def test_the_page_on_attacks_runs(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "add-an-attack.md").read_text(), re.DOTALL)
     exec(compile("\n".join(blocks), "add-an-attack.md", "exec"), {"__name__": "page"})
     assert "momentum" in capsys.readouterr().out
+
+
+def test_the_page_on_defenses_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "add-a-defense.md").read_text(), re.DOTALL)
+    exec(compile("\n".join(blocks), "add-a-defense.md", "exec"), {"__name__": "page"})
+    assert "'margin'" in capsys.readouterr().out

@@ -113,11 +113,59 @@ def memory() -> str:
     return table(["images", "process, MB", "device, MB"], rows) + f"\n(cascade, {facts})\n"
 
 
+def trainings() -> str:
+    """Every training under docs/results, one row a set of weights."""
+    head = ["training", "weights", "epoch", "clean", "PGD-20", "CW-20", "worst", "minutes"]
+    rows, facts = [], set()
+    for path in sorted(RESULTS.glob("*/training.json")):
+        found, folder = read(f"{path.parent.name}/training.json"), path.parent.name
+        if "results" not in found:
+            continue
+        run = read(f"{folder}/run.json")
+        model, epochs = found["model"]["architecture"], len(found["history"])
+        name = f"[{found['label']}]({folder}/), {model}, `{found['recipe']['name']}`, {epochs} epochs, seed {run['seed']}"
+        for kind, result in found["results"].items():
+            scores = {a["name"]: percent(a["robust"]) for a in result["evaluation"]["attacks"]}
+            worst = percent(result["evaluation"]["worst_case"])
+            clean, minutes = percent(result["evaluation"]["clean"]), f"{run['seconds'] / 60:.1f}"
+            numbers = [clean, scores.get("pgd", ""), scores.get("pgd-cw", ""), worst]
+            first = kind == "selected"
+            rows.append(
+                [name if first else "", kind, str(result["epoch"]), *numbers, minutes if first else ""]
+            )
+        count, hardware = found["test"]["count"], run["hardware"]["name"]
+        facts.add(
+            f"{found['data']['name']}, n = {count:,}, {hardware}, torch {run['versions']['torch']}, {run['commit']}"
+        )
+    return table(head, rows) + "\n(" + "; ".join(sorted(facts)) + ")\n"
+
+
+def training_speed() -> str:
+    record = read("benchmarks/training-h200.json")
+    base = {row["model"]: row for row in record["rows"] if row["contender"] == "reference"}
+    rows = [
+        [
+            f"{row['contender']}, {row['model']}",
+            f"{row['step_ms']:.2f}",
+            f"{row['epoch_seconds']:.2f}",
+            f"{base[row['model']]['epoch_seconds'] / row['epoch_seconds']:.2f}"
+            if row["model"] in base
+            else "",
+        ]
+        for row in record["rows"]
+    ]
+    facts = f"batch {record['batch']}, {record['hardware']['name']}, torch {record['versions']['torch']}"
+    head = ["PGD-10 training, 50,000 images", "ms a step", "seconds an epoch", "ratio"]
+    return table(head, rows) + f"\n({facts}, commit {record['commit']}, one run)\n"
+
+
 GENERATORS: dict[str, Callable[[], str]] = {
     "demo-attacks": demo_attacks,
     "demo-sweep": demo_sweep,
     "speed": speed,
     "memory": memory,
+    "trainings": trainings,
+    "training-speed": training_speed,
 }
 
 

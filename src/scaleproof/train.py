@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from scaleproof import __version__
 from scaleproof.attacks.base import Attack
@@ -62,6 +63,7 @@ class Plan:
     folder: Path
     command: str = ""
     checkpoint_seconds: float = 60.0
+    sync_batch_norm: bool = False  # over processes; else each has its own statistics, averaged every epoch
 
     def settings(self) -> dict[str, object]:
         """All that the weights depend on: two runs with equal settings are the same run."""
@@ -78,6 +80,7 @@ class Plan:
             "test_pixels": self.test.digest(),
             "attacks": [attack.describe() for attack in self.attacks],
             "precision": self.speed.precision,
+            "sync_batch_norm": self.sync_batch_norm,
             "device": self.device.type,
         }
 
@@ -106,6 +109,10 @@ class Session:
     def start(self) -> None:
         plan = self.plan
         classifier = fresh(plan.architecture, len(plan.dataset.classes), plan.config.seed).to(plan.device)
+        if plan.sync_batch_norm:
+            if plan.device.type != "cuda":
+                raise ValueError("synchronised BatchNorm works on CUDA devices only: leave it out")
+            classifier = Classifier(nn.SyncBatchNorm.convert_sync_batchnorm(classifier.net))  # type: ignore[no-untyped-call]
         self.began = time.monotonic()
         self.trainer = Trainer(
             classifier,
@@ -139,6 +146,7 @@ class Session:
     def finish(self) -> None:
         """The three sets of weights, attacked and written; `run.json` comes last and makes the folder finished."""
         plan, trainer = self.plan, self.trainer
+        self.write_metrics()
         measured = copy.deepcopy(trainer.measured).eval()
         results = {kind: self.result(measured, kind, *found) for kind, found in trainer.results().items()}
         document = {

@@ -81,6 +81,10 @@ def command(
             help="auto (bf16 on a GPU), float32 (the plain loop) or bf16. Verdicts are float32 always."
         ),
     ] = "auto",
+    sync_batch_norm: Annotated[
+        bool, typer.Option("--sync-batch-norm", help="Statistics over all processes of torchrun.")
+    ] = False,
+    checkpoint_seconds: Annotated[float, typer.Option(help="Least time between checkpoints.")] = 60.0,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")
     ] = False,
@@ -135,6 +139,8 @@ class TrainRequest:
     seed: int
     seeds: str | None
     precision: str
+    sync_batch_norm: bool
+    checkpoint_seconds: float
     out: Path | None
 
     def plans(self, device: Any) -> list[Plan]:
@@ -142,10 +148,14 @@ class TrainRequest:
         from scaleproof.attacks import suite
         from scaleproof.cli.setup import limited
         from scaleproof.data import load
+        from scaleproof.models.architectures import checked_architecture
+        from scaleproof.models.specs import is_path
         from scaleproof.train import Plan
         from scaleproof.training import recipe
         from scaleproof.training.trainer import probe_threat
 
+        if ":" not in self.model and not is_path(self.model):
+            checked_architecture(self.model)
         found = recipe(self.method, name=self.recipe, architecture=self.model)
         defense, config = self.defense(found.defense), self.config(found)
         dataset = limited(load(self.data, split="train", folder=self.data_folder), self.limit)
@@ -171,6 +181,8 @@ class TrainRequest:
                 speed=self.speed(),
                 device=device,
                 folder=folder / f"seed-{seed}" if len(seeds) > 1 else folder,
+                sync_batch_norm=self.sync_batch_norm,
+                checkpoint_seconds=self.checkpoint_seconds,
                 command=" ".join(["scaleproof", *sys.argv[1:]]),
             )
             for seed in seeds

@@ -49,13 +49,20 @@ def build(name: str, classes: int = 10) -> nn.Module:
         assert isinstance(net.head, nn.Linear)
         net.head = HypersphereHead(net.head.in_features, net.head.out_features)
         return net
-    if name not in ARCHITECTURES:
-        raise ValueError(
-            f"architecture must be one of {', '.join(ARCHITECTURES)}, got {name!r}{nearest(name)}"
-        )
+    checked_architecture(name)
     if classes < 2:
         raise ValueError(f"a classifier needs two classes or more, got {classes}")
     return ARCHITECTURES[name](classes=classes)
+
+
+def checked_architecture(name: str) -> str:
+    """The name of one of our architectures, with +he at its end or without, or an error."""
+    plain = name.removesuffix(HYPERSPHERE)
+    if plain not in ARCHITECTURES:
+        raise ValueError(
+            f"architecture must be one of {', '.join(ARCHITECTURES)}, got {name!r}{nearest(plain)}"
+        )
+    return name
 
 
 def nearest(name: str) -> str:

@@ -107,7 +107,8 @@ class Trainer:
                 break
             began = time.monotonic()
             for step in self.epoch(number):
-                yield self.progress(number, step)
+                if step < self.steps:
+                    yield self.progress(number, step)
             self.close_epoch(number, time.monotonic() - began)
             if time.monotonic() - written >= self.checkpoint_seconds or self.over(number):
                 self.save()
