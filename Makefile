@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+JOBS ?= 2
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: setup setup-dev demo test test-all lint bench docs clean
@@ -23,10 +24,10 @@ demo: setup
 	$(BIN)/scaleproof demo
 
 test: setup-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS)
 
 test-all: setup-dev
-	$(BIN)/python -m pytest -m 'not gpu' --cov --cov-report=term
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not gpu' --cov --cov-report=term
 
 lint: setup-dev
 	$(BIN)/ruff check .
