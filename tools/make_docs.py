@@ -123,7 +123,8 @@ def trainings() -> str:
             continue
         run = read(f"{folder}/run.json")
         model, epochs = found["model"]["architecture"], len(found["history"])
-        name = f"[{found['label']}]({folder}/), {model}, `{found['recipe']['name']}`, {epochs} epochs, seed {run['seed']}"
+        recipe, seed = found["recipe"]["name"], run["seed"]
+        name = f"[{found['label']}]({folder}/), {model}, `{recipe}`, {epochs} epochs, seed {seed}"
         for kind, result in found["results"].items():
             scores = {a["name"]: percent(a["robust"]) for a in result["evaluation"]["attacks"]}
             worst = percent(result["evaluation"]["worst_case"])
