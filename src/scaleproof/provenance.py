@@ -29,11 +29,12 @@ def provenance(device: torch.device) -> dict[str, object]:
 def commit() -> str | None:
     """The commit of this source tree, with a + where it was changed since.
 
-    A copy without its history may be told by the variable SCALEPROOF_COMMIT; an installed package says None.
+    A copy whose history is absent or behind is told by the variable SCALEPROOF_COMMIT; an installed package says None.
     """
     root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return os.environ.get("SCALEPROOF_COMMIT")
+    told = os.environ.get("SCALEPROOF_COMMIT")
+    if told is not None or not (root / ".git").exists():
+        return told
     head = git(root, "rev-parse", "--short=12", "HEAD")
     changed = git(root, "status", "--porcelain", "--untracked-files=no")
     return None if head is None else head + ("+" if changed else "")
