@@ -130,7 +130,9 @@ def measure(architecture: str, contenders: list[str], count: int) -> list[dict[s
             step, trainer, first = ours(architecture, method, kind == "si", speed)
             seconds = timed(step, count)
             row |= {"first_step_seconds": first, "speed": trainer.stepper.notes()}
-        rows.append(row | {"step_ms": 1000 * seconds, "epoch_seconds": EPOCH * seconds})
+            row["replays"] = trainer.defense.replays
+        steps = EPOCH * row.get("replays", 1)
+        rows.append(row | {"step_ms": 1000 * seconds, "epoch_seconds": steps * seconds})
         torch.cuda.empty_cache()
         print(json.dumps(rows[-1]), flush=True)
     return rows
@@ -156,10 +158,8 @@ def main() -> None:
         if row["contender"] in passes:
             flops = convolution_flops(row["model"]) * BATCH * passes[row["contender"]]
             rate = flops / (row["step_ms"] / 1000)
-            row |= {
-                "tflops": rate / 1e12,
-                "share_of_peak": rate / PEAK.get(torch.cuda.get_device_name(), 1e15),
-            }
+            peak = PEAK.get(torch.cuda.get_device_name())
+            row |= {"tflops": rate / 1e12, "share_of_peak": None if peak is None else rate / peak}
     document = {"batch": BATCH, "epoch_steps": EPOCH, **provenance(device), "rows": rows}
     if given.out is not None:
         given.out.write_text(json.dumps(document, indent=1) + "\n")

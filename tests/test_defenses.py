@@ -144,9 +144,10 @@ def test_free_keeps_delta_and_steps_by_eps() -> None:
         (zeros, 2, 0 * d),
     ):
         kept = memory["delta"].clone()
-        outcome = method.outcome(learner, Batch(x[:rows], y[:rows]), memory)
+        batch = Batch(x[:rows], y[:rows])
+        outcome = method.outcome(learner, batch, memory)
         torch.stack(list(outcome.terms.values())).sum().backward()
-        method.remember(outcome, memory)
+        method.remember(outcome, batch, memory)
         torch.testing.assert_close(memory["delta"][:rows], EPS * expected[:rows])
         assert torch.equal(memory["delta"][rows:], kept[rows:])  # a smaller batch moves its own rows
     assert (method.replays, Free(replay=3).replays, defenses.Trades().replays) == (8, 3, 1)
@@ -158,7 +159,7 @@ def test_free_with_a_cosine_gradient_of_its_own() -> None:
     memory = method.new_memory(x)
     found = outcome_of(method, net, memory)
     torch.stack(list(found.terms.values())).sum().backward()
-    method.remember(found, memory)
+    method.remember(found, Batch(x, y), memory)
     leaf = x.clone().requires_grad_()
     (slope,) = torch.autograd.grad(ce(15 * twin_of(net).cosines(leaf), y).sum(), leaf)
     torch.testing.assert_close(memory["delta"], EPS * slope.sign())

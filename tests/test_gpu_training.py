@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
+from scaleproof import load, suite
 from scaleproof.models import Classifier, build
 from scaleproof.speed import PLAIN, Speed
 from scaleproof.speed.steps import ascend
 from scaleproof.threat import Threat
+from scaleproof.train import Plan, train
 from scaleproof.training import Trainer
 from scaleproof.training.weights import weights_of
 from training_helpers import COMBINATIONS, QUICK, chosen, finished, network, same, small
@@ -58,6 +61,22 @@ def test_two_runs_and_a_resumed_one_are_the_same_bit_for_bit(combination: str, t
         if progress.epoch == 2 and progress.step == 2:
             break
     assert same(expected, finished(training(combination, Speed(), tmp_path)))
+
+
+def test_seeds_side_by_side_are_the_seeds_alone(tmp_path: Path) -> None:
+    def plan(seed: int, folder: str) -> Plan:
+        return Plan(
+            name="AT", architecture="resnet-small", defense=chosen("at"), recipe="test", provenance="test",
+            config=replace(CONFIG, seed=seed, epochs=3), dataset=load("sample-train").first(200),
+            test=load("sample").first(50), attacks=suite("pgd", steps=2), speed=Speed(),
+            device=torch.device("cuda"), folder=tmp_path / folder,
+        )  # fmt: skip
+
+    train([plan(seed, f"beside-{seed}") for seed in (0, 1, 2)])
+    for seed in (0, 1, 2):
+        train([plan(seed, f"alone-{seed}")])
+        one, two = (load_file(tmp_path / f"{kind}-{seed}/last.safetensors") for kind in ("beside", "alone"))
+        assert same(one, two)
 
 
 @pytest.mark.parametrize("name", ["preact-resnet18", "resnet50"])

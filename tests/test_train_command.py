@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from typer.testing import CliRunner
 
+from scaleproof import load, load_model
 from scaleproof.cli.main import app
 
 ROOT = Path(__file__).parents[1]
@@ -85,7 +86,8 @@ def test_killed_at_more_moments(tmp_path: Path, method: str) -> None:
     killed_and_resumed(tmp_path, moments, method, *QUICK, "--checkpoint-seconds", "0")
 
 
-def test_two_processes_give_the_weights_of_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["mart", "free"])
+def test_two_processes_give_the_weights_of_one(tmp_path: Path, method: str) -> None:
     torchrun = [
         sys.executable,
         "-m",
@@ -93,11 +95,11 @@ def test_two_processes_give_the_weights_of_one(tmp_path: Path) -> None:
         "--nproc-per-node",
         "2",
         "--master-port",
-        "29611",
+        str(29611 + len(method)),
     ]
     settings = [*SMALL, "--epochs", "1", "--batch-size", "25", "--rate", "0.01", "--precision", "float32"]
-    run("mart", *settings, "--out", str(tmp_path / "one"))
-    run("mart", *settings, "--out", str(tmp_path / "two"), launcher=torchrun)
+    run(method, *settings, "--out", str(tmp_path / "one"))
+    run(method, *settings, "--out", str(tmp_path / "two"), launcher=torchrun)
     one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=0, atol=1e-5)
@@ -146,7 +148,7 @@ def invoke(*arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["attt"], "a defense must be one of standard, at, trades"),
+        (["attt"], "a method must be one of standard, at, trades"),
         (["at", "--recipe", "rice"], "a recipe must be one of pang, paper-literal, mart, svhn, original, got 'rice'"),
         (["at", "--epochs", "10", "--decays", "75,90"], "the schedule is longer than the run: decays at epochs (75"),
         (["at", "--batch-size", "5000"], "a batch must not be larger than the training set, got 5000"),
@@ -161,7 +163,11 @@ def invoke(*arguments: str) -> tuple[int, str]:
         (["at", "--guard", "maybe"], "guard must be one of off, stop, rollback, got 'maybe'"),
         (["at", "--attack-mode", "test"], "batch norm attack must be one of eval, train, got 'test'"),
         (["at", "--eps", "8"], "eps must be at most 1"),
-        (["at", "--model", "resnet19"], "resnet19"),
+        (["at", "--model", "resnet19"], "did you mean 'resnet18'?"),
+        (["tradse"], "did you mean 'trades'?"),
+        (["at", "--beta", "0.5"], "--beta changes the SI mechanism: give --si too"),
+        (["at", "--he", "--model", "networks:without_norm"], "architecture must be one of"),
+        (["at", "--seed", "1", "--seeds", "0,1"], "--seed and --seeds are two ways"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_before_anything_is_written(
@@ -180,6 +186,25 @@ def test_a_resume_with_other_settings_is_refused_and_loses_nothing(tmp_path: Pat
     assert code != 0
     assert "holds a run with other settings" in error
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+
+
+def test_training_on_the_test_images_is_refused(tmp_path: Path) -> None:
+    images, mine = load("sample").first(60), tmp_path / "mine.npz"
+    np.savez(mine, images=images.images, labels=images.labels)
+    code, error = invoke("at", "--data", str(mine), "--batch-size", "20", "--out", str(tmp_path / "run"))
+    assert code != 0
+    assert "the test images are the training images" in error
+
+
+def test_a_trained_network_of_ones_own_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("at", *SMALL, "--epochs", "1", "--batch-size", "20", "--out", str(tmp_path / "run"))
+    monkeypatch.chdir(TESTS)
+    found = load_model(str(tmp_path / "run"))
+    assert found.architecture == "networks:without_norm"
+    head = found.classifier.net.state_dict()["head.weight"]
+    assert torch.equal(head, weights(tmp_path / "run")["model/head.weight"])
 
 
 def test_seeds_side_by_side_are_the_seeds_alone(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ import torch
 from torch import nn
 
 from scaleproof.models import Classifier
-from scaleproof.speed import Speed
+from scaleproof.models.resnet import BasicBlock, ResNet
+from scaleproof.speed import PLAIN, Speed
+from scaleproof.speed.graph import Captured
 from scaleproof.training import Cyclic, Steps, TrainConfig, Trainer
 from scaleproof.training.checkpoint import files
 from scaleproof.training.probe import Standing
@@ -194,6 +196,49 @@ def test_a_loss_that_is_not_a_number_is_an_error_and_keeps_the_checkpoints(tmp_p
 def test_a_batch_larger_than_the_data_is_refused(config: TrainConfig, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         trainer("at", config)
+
+
+def test_as_many_outputs_as_classes_are_asked_for() -> None:
+    with pytest.raises(ValueError, match="5 for 10"):
+        Trainer(ResNet(BasicBlock, (1, 1, 1), width=4, classes=5), small(), chosen("at"), QUICK)
+
+
+def test_layers_that_draw_by_themselves_are_resumed_too(tmp_path: Path) -> None:
+    def dropping(folder: Path | None) -> Trainer:
+        torch.manual_seed(0)
+        layers = [nn.Conv2d(3, 8, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout()]
+        net = nn.Sequential(*layers, nn.Linear(8, 10))
+        return Trainer(net, small(), chosen("at"), QUICK, folder=folder, speed=PLAIN)
+
+    whole = dropping(None)
+    before = torch.random.get_rng_state()
+    expected = finished(whole)
+    assert torch.equal(before, torch.random.get_rng_state())
+    for progress in dropping(tmp_path).run():
+        if progress.epoch == 2:
+            break
+    torch.rand(7)  # somebody else draws in between
+    assert same(expected, finished(dropping(tmp_path)))
+
+
+def test_a_rollback_never_comes_after_the_last_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_standings(monkeypatch, [40, 5])
+    training = trainer("rfgsm", replace(QUICK, test_probe=0, guard="rollback"))
+    finished(training)
+    assert training.rollbacks == 0
+
+
+def test_a_failed_capture_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = torch.zeros(3)
+
+    def moving(self: Captured, function: object, pool: object, stream: object) -> None:
+        state.add_(1)
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(Captured, "record", moving)
+    with pytest.raises(RuntimeError):
+        Captured(lambda: (), (), None, None, lambda: [state])
+    assert not state.any()
 
 
 def test_a_users_own_network_trains() -> None:

@@ -115,7 +115,7 @@ def memory() -> str:
 
 def trainings() -> str:
     """Every training under docs/results, one row a set of weights."""
-    head = ["training", "weights", "epoch", "clean", "PGD-20", "CW-20", "worst", "minutes"]
+    head = ["training", "weights", "epoch", "clean", "PGD-20", "CW-20", "worst of both", "minutes"]
     rows, facts = [], set()
     for path in sorted(RESULTS.glob("*/training.json")):
         found, folder = read(f"{path.parent.name}/training.json"), path.parent.name
@@ -123,8 +123,9 @@ def trainings() -> str:
             continue
         run = read(f"{folder}/run.json")
         model, epochs = found["model"]["architecture"], len(found["history"])
-        recipe, seed = found["recipe"]["name"], run["seed"]
-        name = f"[{found['label']}]({folder}/), {model}, `{recipe}`, {epochs} epochs, seed {seed}"
+        recipe, seed, eps = found["recipe"]["name"], run["seed"], found["threat"]["eps"]
+        what = f"{model}, `{recipe}`, {epochs} epochs, eps {255 * eps:.3g}/255, seed {seed}"
+        name = f"[{found['label']}]({folder}/), {what}"
         for kind, result in found["results"].items():
             scores = {a["name"]: percent(a["robust"]) for a in result["evaluation"]["attacks"]}
             worst = percent(result["evaluation"]["worst_case"])

@@ -38,6 +38,14 @@ class Group:
         ):
             tensor.copy_(total.view_as(tensor))
 
+    def agreed(self, values: Sequence[float]) -> list[float]:
+        """The numbers of rank 0, on every rank: decisions are made once."""
+        if self.size == 1:
+            return list(values)
+        numbers = torch.tensor(values, dtype=torch.float64)
+        dist.broadcast_object_list(box := [numbers.tolist()], src=0)
+        return list(box[0])
+
     def average_buffers(self, net: nn.Module) -> None:
         """Local BatchNorm statistics become their mean over the ranks."""
         if self.size > 1:

@@ -96,6 +96,7 @@ class FolderStore:
 
 UNFINISHED = "unfinished.json"  # stands in a run folder until the run is finished
 UNITS = "units"
+LONGEST = 60  # of a setting in a message
 
 
 def close_run(folder: Path, run: Mapping[str, object]) -> None:
@@ -133,6 +134,18 @@ def is_scrap(path: Path) -> bool:
 
 def changes(before: Mapping[str, Any], settings: Mapping[str, object]) -> str:
     """Which settings differ, in words."""
-    old = before.get("settings", {})
-    keys = sorted(key for key in {**old, **settings} if old.get(key) != settings.get(key))
-    return "; ".join(f"{key} was {old.get(key)!r}, is {settings.get(key)!r}" for key in keys)
+    found = differences("", before.get("settings", {}), settings)
+    return "; ".join(f"{key} was {short(old)}, is {short(new)}" for key, old, new in found)
+
+
+def differences(path: str, old: Any, new: Any) -> list[tuple[str, Any, Any]]:
+    """Leaves of nested settings that are not the same, with their dotted names."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        keys = sorted({*old, *new})
+        return [item for key in keys for item in differences(f"{path}.{key}", old.get(key), new.get(key))]
+    return [] if old == new else [(path.removeprefix("."), old, new)]
+
+
+def short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

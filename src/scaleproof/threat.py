@@ -112,6 +112,36 @@ class Threat:
         factor = (self.eps / self.size(delta).clamp_min(1e-30)).clamp(max=1)
         return delta * rows_like(factor, delta)
 
+    def far_sample(self, clean: Tensor, index: Tensor, rng: Rng) -> Tensor:
+        """A random image whose perturbation has the size eps before it is clipped to the pixel range (Auto-PGD)."""
+        shape = tuple(clean.shape[1:])
+        if self.norm == "linf":
+            noise = 2 * rng.uniform(index, shape) - 1
+            direction = noise / rows_like(noise.flatten(1).abs().amax(1), noise)
+        else:
+            direction = self.steepest(rng.normal(index, shape))
+        return self.project(clean + self.eps * direction.to(clean.dtype), clean)
+
+    def dual_size(self, gradient: Tensor) -> Tensor:
+        """How much a linear function with this gradient grows along a step of length one (B,)."""
+        flat = gradient.flatten(1)
+        return flat.abs().sum(1) if self.norm == "linf" else flat.norm(dim=1)
+
+    def nearest_on_plane(self, point: Tensor, normal: Tensor, offset: Tensor) -> Tensor:
+        """The smallest movement that brings <normal, x> to `offset` with all pixels in [0, 1] (rows of flat images).
+
+        Every pixel moves towards the plane until it meets its bound: under linf all by the same amount, under l2 in
+        proportion to the normal. The amount solves a monotone piecewise linear equation, by sorting. Where the plane
+        does not cross the box, every pixel goes to its bound.
+        """
+        gap = (normal * point).sum(1) - offset  # (B,)
+        towards = -torch.sign(gap)[:, None] * torch.sign(normal)
+        room = torch.where(towards > 0, 1 - point, point) * (towards != 0)
+        pace = torch.ones_like(normal) if self.norm == "linf" else normal.abs()
+        amount = solve_amount(normal.abs(), pace, room, gap.abs())
+        moved = torch.where(amount.isinf()[:, None], room, amount.nan_to_num(posinf=0.0)[:, None] * pace)
+        return towards * torch.minimum(moved, room)
+
     def violation(self, perturbed: Tensor, clean: Tensor) -> str | None:
         """What is wrong with these images under this threat, or None."""
         if not bool(torch.isfinite(perturbed).all()):
@@ -125,6 +155,27 @@ class Threat:
         return None
 
 
+def solve_amount(weight: Tensor, pace: Tensor, room: Tensor, total: Tensor) -> Tensor:
+    """The amount a of each row with sum(weight min(a pace, room)) = total; infinite where that cannot be reached."""
+    limits = torch.where(pace > 0, room / pace.clamp_min(torch.finfo(pace.dtype).tiny), torch.inf)
+    limits, order = limits.sort(dim=1)
+    slope = (weight * pace).gather(1, order)
+    stopped = (weight * room).gather(1, order)
+    slopes_left = slope.flip(1).cumsum(1).flip(1)  # of those that still move before this one stops
+    stopped_before = stopped.cumsum(1) - stopped
+    finite = torch.where(limits.isfinite(), limits, torch.zeros_like(limits))
+    reached = stopped_before + finite * slopes_left  # the sum at the moment when this one stops
+    first = (reached < total[:, None]).sum(1, keepdim=True)  # reached grows along a row
+    inside = first < limits.shape[1]
+    chosen = first.clamp(max=limits.shape[1] - 1)
+    slope_there = slopes_left.gather(1, chosen).clamp_min(torch.finfo(weight.dtype).tiny)
+    amount = (total[:, None] - stopped_before.gather(1, chosen)) / slope_there
+    return torch.where(inside, amount, torch.full_like(amount, torch.inf)).squeeze(1)
+
+
 def rows_like(values: Tensor, like: Tensor) -> Tensor:
     """One value a sample (B,), shaped to multiply a batch (B, ...)."""
     return values.reshape(-1, *[1] * (like.dim() - 1)).to(like.dtype)
+
+
+DEFAULT_THREAT = Threat()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,8 +23,9 @@ from scaleproof.data import Dataset
 from scaleproof.defenses import Defense
 from scaleproof.evaluator import evaluate
 from scaleproof.files import write_atomically
-from scaleproof.models import Classifier, build, load_model, save_model
+from scaleproof.models import Classifier, build, load_model, save_model, weights_digest
 from scaleproof.models.architectures import architectures
+from scaleproof.models.specs import is_path
 from scaleproof.parallel import ALONE, Group
 from scaleproof.provenance import provenance
 from scaleproof.speed import Speed, on_device
@@ -39,6 +39,8 @@ from scaleproof.store import (
     write_json,
 )
 from scaleproof.training import Progress, TrainConfig, Trainer
+from scaleproof.training.checks import checked_validation
+from scaleproof.training.step import trains_in_bf16
 from scaleproof.training.weights import load_weights
 
 FILES = {"selected": "model.safetensors", "last": "last.safetensors", "leaking": "leaking.safetensors"}
@@ -79,19 +81,21 @@ class Plan:
             "test": f"{self.test.name}/{self.test.split}",
             "test_pixels": self.test.digest(),
             "attacks": [attack.describe() for attack in self.attacks],
-            "precision": self.speed.precision,
+            "speed": vars(self.speed),
+            "bf16": trains_in_bf16(self.speed, self.device),
             "sync_batch_norm": self.sync_batch_norm,
             "device": self.device.type,
         }
 
 
-def fresh(architecture: str, classes: int, seed: int) -> Classifier:
-    """A network whose first weights depend on the seed alone; a spec such as module:factory is loaded as it is."""
+def fresh(architecture: str, classes: int, seed: int) -> tuple[Classifier, str]:
+    """A network whose first weights depend on the seed alone, or the one that a spec names; and what to call it."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         if architecture.removesuffix("+he") in architectures():
-            return Classifier(build(architecture, classes))
-        return load_model(architecture, classes=classes).classifier
+            return Classifier(build(architecture, classes)), architecture
+        loaded = load_model(architecture, classes=classes)
+        return loaded.classifier, loaded.architecture if is_path(architecture) else architecture
 
 
 class Session:
@@ -99,7 +103,11 @@ class Session:
 
     def __init__(self, plan: Plan, group: Group = ALONE) -> None:
         self.plan, self.group = plan, group
-        settings = json.loads(json.dumps(plan.settings()))
+        self.classifier, self.architecture = fresh(
+            plan.architecture, len(plan.dataset.classes), plan.config.seed
+        )
+        own = {"processes": group.size, "first_weights": weights_digest(self.classifier)}
+        settings = json.loads(json.dumps(plan.settings() | own))
         self.settings: dict[str, object] = settings
         if group.writes:
             open_run(plan.folder, settings)
@@ -108,12 +116,10 @@ class Session:
 
     def start(self) -> None:
         plan = self.plan
-        classifier = fresh(plan.architecture, len(plan.dataset.classes), plan.config.seed).to(plan.device)
+        classifier = self.classifier.to(plan.device)
         if plan.sync_batch_norm:
-            if plan.device.type != "cuda":
-                raise ValueError("synchronised BatchNorm works on CUDA devices only: leave it out")
-            classifier = Classifier(nn.SyncBatchNorm.convert_sync_batchnorm(classifier.net))  # type: ignore[no-untyped-call]
-        self.began = time.monotonic()
+            check_synchronised(plan, self.group)
+            classifier.net = nn.SyncBatchNorm.convert_sync_batchnorm(classifier.net)  # type: ignore[no-untyped-call]
         self.trainer = Trainer(
             classifier,
             plan.dataset,
@@ -156,7 +162,7 @@ class Session:
             "defense": plan.defense.describe(),
             "config": plan.config.describe(),
             "model": {
-                "architecture": plan.architecture,
+                "architecture": self.architecture,
                 "parameters": sum(parameter.numel() for parameter in measured.parameters()),
             },
             "data": described(plan.dataset),
@@ -181,7 +187,7 @@ class Session:
             "defense": json.dumps(plan.defense.describe()),
             "batch_norm": json.dumps(vars(plan.defense.batch_norm)),
         }
-        sha256 = save_model(plan.folder / FILES[kind], measured, plan.architecture, facts)
+        sha256 = save_model(plan.folder / FILES[kind], measured, self.architecture, facts)
         found = evaluate(measured, plan.test, plan.attacks, speed=plan.speed)
         write_arrays(plan.folder / f"verdicts-{kind}.npz", found.arrays())
         return {"epoch": epoch, "file": FILES[kind], "weights_sha256": sha256, "evaluation": found.as_json()}
@@ -196,7 +202,7 @@ class Session:
             **provenance(self.plan.device),
             "settings": self.settings,
             "settings_sha256": settings_digest(self.settings),
-            "seconds": sum(record["seconds"] for record in self.trainer.history),
+            "seconds": self.trainer.elapsed,
         }
 
 
@@ -209,18 +215,38 @@ def train(plans: Sequence[Plan], *, watch: Watch = lambda plan, progress: None, 
     stream: Any = torch.cuda.Stream
     streams = [stream(session.plan.device) if beside(session, sessions) else None for session in sessions]
     running: list[tuple[Iterator[None], Any]] = []
+    failures: list[ValueError] = []
     for session, stream in zip(sessions, streams, strict=True):
         with streaming(session, stream):
             session.start()
         running.append((session.run(watch), (session, stream)))
     while running:
         for work in list(running):
-            with streaming(*work[1]):
-                if next(work[0], DONE) is DONE:
-                    running.remove(work)
+            try:
+                with streaming(*work[1]):
+                    if next(work[0], DONE) is DONE:
+                        running.remove(work)
+            except ValueError as error:  # one diverged: the others go on
+                running.remove(work)
+                failures.append(error)
+    if failures:
+        raise failures[0]
 
 
 DONE = object()
+
+
+def check_synchronised(plan: Plan, group: Group) -> None:
+    """Synchronised BatchNorm needs GPUs, and rows for every process in every batch."""
+    if plan.device.type != "cuda":
+        raise ValueError("synchronised BatchNorm works on CUDA devices only: leave it out")
+    count = len(plan.dataset) - checked_validation(plan.config, len(plan.dataset))
+    least = count % plan.config.batch_size or plan.config.batch_size
+    if least < group.size:
+        raise ValueError(
+            f"synchronised BatchNorm needs a row for each of {group.size} processes, the last batch has {least}: "
+            "give another --batch-size"
+        )
 
 
 def beside(session: Session, sessions: Sequence[Session]) -> bool:

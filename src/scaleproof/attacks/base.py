@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, Self
 
+import torch
 from torch import Tensor
 
 from scaleproof.oracle import Oracle
@@ -14,7 +15,7 @@ from scaleproof.threat import Threat
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """A batch of rows on their way; every field is a tensor with one row a sample."""
+    """A batch of rows on their way: tensors with one row a sample, and numbers that all rows share."""
 
     index: Tensor  # (B,) position in the data set: the key of the sample's random numbers
     clean: Tensor  # (B, ...)
@@ -25,7 +26,8 @@ class State:
 
     def rows(self, positions: Tensor) -> Self:
         """The same state for some of its rows, in the order given."""
-        chosen: dict[str, Any] = {item.name: getattr(self, item.name)[positions] for item in fields(self)}
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        chosen: dict[str, Any] = {k: v[positions] for k, v in values.items() if isinstance(v, Tensor)}
         return replace(self, **chosen)
 
     @property
@@ -71,3 +73,9 @@ class Attack(Protocol):
 
     def describe(self) -> dict[str, object]:
         """All settings, as plain data."""
+
+
+def likeliest_wrong(logits: Tensor, y: Tensor, rank: int) -> Tensor:
+    """The class of the rank-th largest logit among all but the true one (B,)."""
+    others = logits.scatter(1, y[:, None], -torch.inf)
+    return others.argsort(dim=1, descending=True)[:, rank - 1]

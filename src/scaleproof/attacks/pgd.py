@@ -8,15 +8,14 @@ from typing import Literal, cast, get_args
 import torch
 from torch import Tensor
 
-from scaleproof.attacks.base import State
+from scaleproof.attacks.base import State, likeliest_wrong
 from scaleproof.losses import Objective, cosine_cross_entropy, cross_entropy, targeted
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
-from scaleproof.threat import Threat, rows_like
+from scaleproof.threat import DEFAULT_THREAT, Threat, rows_like
 
 Start = Literal["uniform", "none"]
 Keep = Literal["last", "best"]
-DEFAULT_THREAT = Threat()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,12 +140,6 @@ def keep_better(state: PGDState, value: Tensor, logits: Tensor) -> PGDState:
         best_value=torch.where(better, value, state.best_value),
         best_broken=state.best_broken | broken,
     )
-
-
-def likeliest_wrong(logits: Tensor, y: Tensor, rank: int) -> Tensor:
-    """The class of the rank-th largest logit among all but the true one (B,)."""
-    others = logits.scatter(1, y[:, None], -torch.inf)
-    return others.argsort(dim=1, descending=True)[:, rank - 1]
 
 
 def fgsm(threat: Threat | None = None, objective: Objective = cross_entropy) -> PGD:

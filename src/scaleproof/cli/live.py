@@ -78,7 +78,8 @@ def training_bar(count: int, shown: bool, tensorboard: bool) -> Iterator[Callabl
         def watch(plan: Plan, step: TrainStep) -> None:
             if plan not in tasks:
                 tasks[plan] = bar.add_task(plan.name, total=step.epochs * step.steps, standing="")
-                told[plan] = 0 if step.last is None else int(step.last["epoch"])
+                before = 0 if step.last is None else int(step.last["epoch"])
+                told[plan] = before - 1 if step.last is not None and step.step == step.steps else before
             where = f"{plan.name}, epoch {step.epoch} of {step.epochs}"
             done = (step.epoch - 1) * step.steps + step.step
             bar.update(tasks[plan], description=where, completed=done, standing=standing(step.last))

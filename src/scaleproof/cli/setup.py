@@ -200,9 +200,11 @@ def settings_of(
     }
 
 
-def limited(dataset: Dataset, limit: int | None) -> Dataset:
+def limited(dataset: Dataset, limit: int | None, option: str = "--limit") -> Dataset:
     if limit is not None and not 1 <= limit <= len(dataset):
-        raise ValueError(f"--limit must be from 1 to {len(dataset)}, the size of {dataset.name}, got {limit}")
+        raise ValueError(
+            f"{option} must be from 1 to {len(dataset)}, the size of {dataset.name}, got {limit}"
+        )
     return dataset if limit is None else dataset.first(limit)
 
 

@@ -127,8 +127,9 @@ def training_table(document: Document) -> Table:
     for kind, result in results.items():
         found = result["evaluation"]
         robust = [percent(attack["robust"]) for attack in found["attacks"]]
+        held_out = kind != "selected" or document["held_out"]
         table.add_row(
-            CHECKPOINTS[kind],
+            CHECKPOINTS[kind] if held_out else "last (nothing was held out)",
             str(result["epoch"]),
             percent(found["clean"]),
             *robust,

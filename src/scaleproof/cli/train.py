@@ -12,6 +12,7 @@ import typer
 from scaleproof.cli import options
 
 if TYPE_CHECKING:
+    from scaleproof.data import Dataset
     from scaleproof.defenses import Defense
     from scaleproof.speed import Speed
     from scaleproof.speed.backends import Precision
@@ -45,6 +46,9 @@ def command(
     data: options.Data = "sample-train",
     data_folder: options.DataFolder = None,
     limit: options.Limit = None,
+    test_data: Annotated[
+        str | None, typer.Option(help="Test images, where --data has none of its own.", **Hidden)
+    ] = None,
     test_limit: Annotated[
         int | None, typer.Option(help="Test on the first N test images only.", **Hidden)
     ] = None,
@@ -123,6 +127,7 @@ class TrainRequest:
     data: str
     data_folder: Path | None
     limit: int | None
+    test_data: str | None
     test_limit: int | None
     recipe: str | None
     epochs: int | None
@@ -152,22 +157,21 @@ class TrainRequest:
         from scaleproof.models.specs import is_path
         from scaleproof.train import Plan
         from scaleproof.training import recipe
-        from scaleproof.training.trainer import probe_threat
+        from scaleproof.training.checks import probe_threat
 
-        if ":" not in self.model and not is_path(self.model):
+        if self.he or (":" not in self.model and not is_path(self.model)):
             checked_architecture(self.model)
+        self.check_si()
         found = recipe(self.method, name=self.recipe, architecture=self.model)
-        defense, config = self.defense(found.defense), self.config(found)
+        config = self.config(found)
+        defense = self.defense(found.defense.stretched(found.config.epochs, config.epochs))
         dataset = limited(load(self.data, split="train", folder=self.data_folder), self.limit)
         config = fitted(config, len(dataset))
-        test_name = "sample" if self.data == "sample-train" else self.data
-        test = limited(load(test_name, split="test", folder=self.data_folder), self.test_limit)
+        test = self.test(dataset)
         seeds = self.seed_list()
         name = defense.label + ("-SI" if self.si else "") + ("-HE" if self.he else "")
-        folder = (
-            self.out or Path("runs") / f"{name.lower()}-{Path(self.model).name}-{dataset.name}-{found.name}"
-        )
-        return [
+        words = f"{name.lower()}-{Path(self.model).name.replace(':', '-')}-{dataset.name}-{found.name}"
+        plans = [
             Plan(
                 name=name,
                 architecture=self.model + ("+he" if self.he else ""),
@@ -180,13 +184,33 @@ class TrainRequest:
                 attacks=suite(self.attacks, probe_threat(defense)),
                 speed=self.speed(),
                 device=device,
-                folder=folder / f"seed-{seed}" if len(seeds) > 1 else folder,
+                folder=self.out or Path("runs") / words,
                 sync_batch_norm=self.sync_batch_norm,
                 checkpoint_seconds=self.checkpoint_seconds,
                 command=" ".join(["scaleproof", *sys.argv[1:]]),
             )
             for seed in seeds
         ]
+        return [replace(plan, folder=self.folder(plan, len(seeds))) for plan in plans]
+
+    def folder(self, plan: Plan, seeds: int) -> Path:
+        """What was asked for, with one folder a seed in it for several; else a name with the settings in it."""
+        from scaleproof.store import settings_digest
+
+        if self.out is None:
+            return plan.folder.with_name(f"{plan.folder.name}-{settings_digest(plan.settings())[:8]}")
+        return plan.folder / f"seed-{plan.config.seed}" if seeds > 1 else plan.folder
+
+    def test(self, dataset: Dataset) -> Dataset:
+        """Test images, which must not be those that are trained on."""
+        from scaleproof.cli.setup import limited
+        from scaleproof.data import load
+
+        own = "sample" if self.data == "sample-train" else self.data
+        whole = load(self.test_data or own, split="test", folder=self.data_folder)
+        if whole.digest() == dataset.digest():
+            raise ValueError(f"the test images are the training images of {self.data}: give --test-data")
+        return limited(whole, self.test_limit, "--test-limit")
 
     def speed(self) -> Speed:
         from scaleproof.speed import Speed
@@ -194,7 +218,17 @@ class TrainRequest:
         fast = self.precision != "float32"
         return Speed(precision=cast("Precision", self.precision), fold=fast, graph=fast)
 
+    def check_si(self) -> None:
+        """What changes SI is an error without it."""
+        defaults = {"si_half": "both", "scale": 15.0, "margin": 0.2, "beta": 0.2}
+        given = [name for name, value in defaults.items() if getattr(self, name) != value]
+        given = [name for name in given if not (self.he and name == "margin")]
+        if given and not self.si:
+            raise ValueError(f"--{given[0].replace('_', '-')} changes the SI mechanism: give --si too")
+
     def seed_list(self) -> list[int]:
+        if self.seeds is not None and self.seed != 0:
+            raise ValueError("--seed and --seeds are two ways to say one thing: give one of them")
         try:
             found = [self.seed] if self.seeds is None else [int(word) for word in self.seeds.split(",")]
         except ValueError:
@@ -235,7 +269,7 @@ class TrainRequest:
 
         config = found.config
         if self.epochs is not None:
-            config = config.lasting(self.epochs)
+            config = config.lasting(self.epochs)  # refuses what is no number of epochs
         if self.decays is not None:
             config = replace(config, schedule=Steps(whole_numbers(self.decays)))
         given = {
@@ -252,7 +286,7 @@ class TrainRequest:
 
 def fitted(config: TrainConfig, count: int) -> TrainConfig:
     """Refuse a batch larger than the data before anything is computed."""
-    from scaleproof.training.trainer import check_batch, checked_validation
+    from scaleproof.training.checks import check_batch, checked_validation
 
     check_batch(config.batch_size, count - checked_validation(config, count))
     return config

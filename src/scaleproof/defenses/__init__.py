@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 from scaleproof.defenses.alp import LogitPairing
 from scaleproof.defenses.at import AdversarialTraining
 from scaleproof.defenses.base import Batch, BatchNormPolicy, Defense, Margin, Outcome
@@ -53,4 +55,6 @@ def defense(name: str) -> Defense:
     for method in METHODS:
         if method.name == name:
             return method()
-    raise ValueError(f"a defense must be one of {', '.join(NAMES)}, got {name!r}")
+    near = difflib.get_close_matches(name, NAMES, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"a method must be one of {', '.join(NAMES)}, got {name!r}{hint}")

@@ -72,6 +72,7 @@ class Batch:
     x: Tensor
     y: Tensor
     noise: tuple[Tensor, ...] = ()
+    first: int = 0  # row of the whole batch at which this process's part begins
 
 
 Memory = Mapping[str, Tensor]  # what persists from step to step, updated in place
@@ -124,11 +125,15 @@ class Defense(ABC):
 
     @property
     def ball(self) -> Threat | None:
-        """What it trains against, None for standard training."""
+        """What it trains against; standard training is measured against it."""
         return None if self.inner is None else self.inner.threat
 
     def at(self, epoch: int, step: int) -> Self:
         """This defense as it is in one step, both counted from the start of the run and from 0; most never change."""
+        return self
+
+    def stretched(self, before: int, after: int) -> Self:
+        """The same defense for a run of `after` epochs where it was made for `before`."""
         return self
 
     def resized(self, share: float) -> Self:
@@ -142,7 +147,7 @@ class Defense(ABC):
     @abstractmethod
     def outcome(self, learner: Learner, batch: Batch, memory: Memory) -> Outcome: ...
 
-    def remember(self, outcome: Outcome, memory: Memory) -> None:  # noqa: B027 - most remember nothing
+    def remember(self, outcome: Outcome, batch: Batch, memory: Memory) -> None:  # noqa: B027 - most remember nothing
         """After the backward pass: update what persists, in place."""
 
     def adversarial(self, learner: Learner, batch: Batch) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from scaleproof.defenses.base import EIGHT, Batch, Defense, Learner, Memory, Outcome
+from scaleproof.defenses.base import EIGHT, Batch, BatchNormPolicy, Defense, Learner, Memory, Outcome
 from scaleproof.losses import cosine_cross_entropy
 from scaleproof.threat import Threat
 
@@ -21,6 +21,7 @@ class Free(Defense):
     """
 
     threat: Threat = EIGHT
+    batch_norm: BatchNormPolicy = BatchNormPolicy(attack="train", attack_updates=True)  # one pass is both
     replay: int = 8
     separate_cosine: float | None = None
     name = "free"
@@ -46,7 +47,7 @@ class Free(Defense):
         return {"delta": torch.zeros_like(images)}
 
     def outcome(self, learner: Learner, batch: Batch, memory: Memory) -> Outcome:
-        delta = memory["delta"][: len(batch.x)].detach().requires_grad_()
+        delta = memory["delta"][batch.first : batch.first + len(batch.x)].detach().requires_grad_()
         output = learner.outputs((batch.x + delta).clamp(0, 1), "adversarial")
         found = self.finished({"adversarial": self.classified(output, batch.y)}, output, batch.y)
         if self.separate_cosine is None:
@@ -56,9 +57,9 @@ class Free(Defense):
         (leaf.grad,) = torch.autograd.grad(value, delta, retain_graph=True)
         return replace(found, leaf=leaf)
 
-    def remember(self, outcome: Outcome, memory: Memory) -> None:
+    def remember(self, outcome: Outcome, batch: Batch, memory: Memory) -> None:
         leaf = outcome.leaf
         assert leaf is not None
         assert leaf.grad is not None
         moved = leaf.detach() + self.threat.eps * self.threat.steepest(leaf.grad)
-        memory["delta"][: len(leaf)].copy_(self.threat.within(moved))
+        memory["delta"][batch.first : batch.first + len(leaf)].copy_(self.threat.within(moved))

@@ -31,6 +31,9 @@ class Guidance(Defense):
     def __post_init__(self) -> None:
         check_weights(weight=self.weight, late_factor=self.late_factor)
 
+    def stretched(self, before: int, after: int) -> Self:
+        return replace(self, late_epoch=max(1, self.late_epoch * after // before))
+
     def at(self, epoch: int, step: int) -> Self:
         assert self.inner is not None
         assert isinstance(self.inner.objective, Guided)

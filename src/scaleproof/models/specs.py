@@ -105,11 +105,18 @@ def from_file(spec: str, path: Path, architecture: str | None) -> LoadedModel:
     name = architecture or weights.metadata.get("architecture")
     if name is None:
         raise ValueError(f"{path} does not say its architecture: give it, as --arch or architecture=")
-    head = weights.tensors.get("head.weight")
-    net = build(name, classes=10 if head is None or head.dim() != 2 else len(head))
+    net = network_of(name, weights)
     settings = {key: json.loads(weights.metadata[key]) for key in SETTINGS if key in weights.metadata}
     notes = (*weights.notes, *fill(net, weights))
     return loaded(Classifier(net.eval(), **settings), spec, name, notes)
+
+
+def network_of(name: str, weights: Weights) -> nn.Module:
+    """One of our architectures, or what the spec gives that a network was trained from."""
+    if ":" in name:
+        return load_model(name).classifier.net
+    head = weights.tensors.get("head.weight")
+    return build(name, classes=10 if head is None or head.dim() != 2 else len(head))
 
 
 def loaded(classifier: Classifier, spec: str, architecture: str, notes: tuple[str, ...] = ()) -> LoadedModel:

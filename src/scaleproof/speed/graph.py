@@ -16,21 +16,27 @@ WARM_UP = 1  # lets cuDNN choose and Triton compile before anything is recorded
 class Captured:
     """One function, captured for one set of input shapes, with static inputs and outputs."""
 
-    def __init__(self, function: Callable[..., Tensors], inputs: Tensors, pool: Any, state: State) -> None:
+    def __init__(
+        self, function: Callable[..., Tensors], inputs: Tensors, pool: Any, stream: Any, state: State
+    ) -> None:
         self.inputs = tuple(tensor.clone() for tensor in inputs)
         before = [(tensor, tensor.detach().clone()) for tensor in state()]
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        try:
+            self.record(function, pool, stream)
+        finally:  # what the warm-up changed, also where the capture fails
+            with torch.no_grad():
+                for tensor, value in before:
+                    tensor.copy_(value)
+
+    def record(self, function: Callable[..., Tensors], pool: Any, stream: Any) -> None:
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):
                 function(*self.inputs)
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
+        with torch.cuda.graph(self.graph, pool=pool, stream=stream):
             self.outputs = function(*self.inputs)
-        with torch.no_grad():
-            for tensor, value in before:
-                tensor.copy_(value)
 
     def __call__(self, *inputs: Tensor) -> Tensors:
         for static, given in zip(self.inputs, inputs, strict=True):
@@ -49,6 +55,10 @@ class GraphCache:
         self.state = state
         self.graphs: dict[object, Captured] = {}
         self.failure: str | None = None
+        stream: Any = torch.cuda.Stream
+        self.stream = (
+            stream()
+        )  # its own: libraries keep one workspace a stream, which graphs side by side must not share
         self.pool = torch.cuda.graph_pool_handle()  # shared: results are copied out before the next replay
 
     def __call__(self, key: object, function: Callable[..., Tensors], *inputs: Tensor) -> Tensors:
@@ -57,7 +67,7 @@ class GraphCache:
         full_key = (key, tuple((tensor.shape, tensor.dtype) for tensor in inputs))
         if full_key not in self.graphs:
             try:
-                self.graphs[full_key] = Captured(function, inputs, self.pool, self.state)
+                self.graphs[full_key] = Captured(function, inputs, self.pool, self.stream, self.state)
             except RuntimeError as error:
                 self.failure = f"graph capture failed, eager in its place: {str(error).splitlines()[0]}"
                 return function(*inputs)

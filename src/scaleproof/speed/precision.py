@@ -32,13 +32,14 @@ def arithmetic_units() -> tuple[Any, ...]:
 @contextmanager
 def on_device(device: torch.device) -> Iterator[None]:
     """Kernels and captured graphs go to this device, also where another is the current one; algorithms are fixed."""
-    cudnn, saved = torch.backends.cudnn, torch.backends.cudnn.benchmark
-    cudnn.benchmark = False
+    cudnn = torch.backends.cudnn
+    saved = cudnn.benchmark, cudnn.deterministic
+    cudnn.benchmark, cudnn.deterministic = False, True
     try:
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
             yield
     finally:
-        cudnn.benchmark = saved
+        cudnn.benchmark, cudnn.deterministic = saved
 
 
 def has_fast_bf16(device: torch.device) -> bool:

@@ -29,10 +29,15 @@ def split(count: int, held_out: int) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 def generator(device: torch.device, *key: object) -> torch.Generator:
     """Random numbers that depend on nothing but a key."""
-    digest = hashlib.sha256("/".join(str(part) for part in key).encode()).digest()
     made = torch.Generator(device)
-    made.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    made.manual_seed(key_of(*key))
     return made
+
+
+def key_of(*key: object) -> int:
+    """A seed of 62 bits from anything that can be written down."""
+    digest = hashlib.sha256("/".join(str(part) for part in key).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 2
 
 
 @dataclass(frozen=True)

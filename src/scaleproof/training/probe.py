@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -55,8 +56,10 @@ class Probe:
         """Sums over these rows of what a Standing holds."""
         x, y, noise = self.x[rows], self.y[rows], self.noise[rows]
         run = self.attacked if self.graphs is None else partial(self.graphs, "probe", self.attacked)
+        exact = exact_float32() if self.speed.precision == "float32" else nullcontext()
         with on_device(self.device):
-            found, peak = run(x, y, noise)
+            with exact:
+                found, peak = run(x, y, noise)
             with torch.no_grad(), exact_float32():
                 output = self.classifier.outputs(x)
                 assert output.features is not None

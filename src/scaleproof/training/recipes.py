@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -202,7 +203,9 @@ def recipe(method: str, *, name: str | None = None, architecture: str = "resnet1
     if name is None:
         name = "original" if chosen.single_step else "pang"
     if name not in RECIPES:
-        raise ValueError(f"a recipe must be one of {', '.join(RECIPES)}, got {name!r}")
+        near = difflib.get_close_matches(name, RECIPES, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"a recipe must be one of {', '.join(RECIPES)}, got {name!r}{hint}")
     found = RECIPES[name](chosen, architecture)
     if name == "original" or chosen.replays == 1:
         return found

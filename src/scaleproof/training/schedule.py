@@ -30,14 +30,15 @@ class Steps:
 
     def rescaled(self, before: int, after: int) -> Steps:
         moved = (epoch * after // before for epoch in self.epochs)
-        return replace(self, epochs=tuple(epoch for epoch in moved if epoch > 1))
+        return replace(self, epochs=tuple(sorted({epoch for epoch in moved if epoch > 1})))
 
     def check(self, epochs: int) -> None:
         if list(self.epochs) != sorted(self.epochs) or min(self.epochs, default=1) < 1:
             raise ValueError(f"decays must come in order and from epoch 1 on, got {self.epochs}")
         if max(self.epochs, default=0) > epochs:
             raise ValueError(
-                f"the schedule is longer than the run: decays at epochs {self.epochs}, but {epochs} epochs"
+                f"the schedule is longer than the run: decays at epochs {self.epochs}, but {epochs} epochs; "
+                "TrainConfig.lasting(epochs) moves them along"
             )
 
 

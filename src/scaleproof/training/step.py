@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from scaleproof.defenses.base import Batch, Defense, Outcome
 from scaleproof.losses import logits
-from scaleproof.models.classifier import Classifier, device_of
+from scaleproof.models.classifier import Classifier, device_of, evaluating
 from scaleproof.parallel import Group
-from scaleproof.speed import GraphCache, Speed
+from scaleproof.speed import GraphCache, Speed, choose
 from scaleproof.speed.precision import has_fast_bf16
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.images import Resident
 from scaleproof.training.learner import ModelLearner
 
+CHANCE = (nn.modules.dropout._DropoutNd, nn.RReLU)  # layers that draw random numbers in train mode
 SLOTS = 16  # of the running totals: rows, right ones, then one a term
 
 
@@ -29,9 +31,10 @@ class Draws:
     rows: Tensor
     places: Tensor
     noise: tuple[Tensor, ...]
+    key: int = 0  # of what layers such as dropout draw themselves
 
     def part(self, rows: slice) -> Draws:
-        return Draws(self.rows[rows], self.places[rows], tuple(noise[rows] for noise in self.noise))
+        return Draws(self.rows[rows], self.places[rows], tuple(noise[rows] for noise in self.noise), self.key)
 
 
 class Stepper:
@@ -55,6 +58,9 @@ class Stepper:
         self.memory = defense.new_memory(images.plain(slice(0, config.batch_size)))
         self.totals = torch.zeros(SLOTS, dtype=torch.float64, device=self.device)
         self.names: tuple[str, ...] = ()
+        self.graded: list[torch.nn.Parameter] = []
+        self.defense = defense
+        self.has_chance = any(isinstance(module, CHANCE) for module in classifier.modules())
         captures = speed.graph and self.device.type == "cuda" and group.size == 1
         self.graphs = GraphCache(self.state) if captures else None
 
@@ -83,10 +89,21 @@ class Stepper:
                 group["lr"] = rate
         part = draws.part(self.group.part(len(draws.rows)))
         compute = partial(self.compute, defense, len(draws.rows))
-        if self.graphs is None:
-            compute(part.rows, part.places, *part.noise)
-        else:
-            self.graphs(defense, compute, part.rows, part.places, *part.noise)
+        with self.own_chance(draws.key):
+            if self.graphs is None:
+                compute(part.rows, part.places, *part.noise)
+            else:
+                self.graphs(defense, compute, part.rows, part.places, *part.noise)
+
+    @contextmanager
+    def own_chance(self, key: int) -> Iterator[None]:
+        """Layers such as dropout draw from the global generators: seeded for this step and rank, restored after it."""
+        if not self.has_chance:
+            yield
+            return
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(key + self.group.rank)
+            yield
 
     def compute(
         self, defense: Defense, whole: int, rows: Tensor, places: Tensor, *noise: Tensor
@@ -96,22 +113,32 @@ class Stepper:
         learner = ModelLearner(self.classifier, defense.batch_norm, self.speed, self.bf16)
         with learner.arithmetic(), torch.enable_grad():
             if len(rows):
-                batch = Batch(self.images.cropped(rows, places), self.images.labels[rows], noise)
+                first = self.group.part(whole).start
+                batch = Batch(self.images.cropped(rows, places), self.images.labels[rows], noise, first)
                 outcome = defense.outcome(learner, batch, self.memory)
                 (torch.stack(list(outcome.terms.values())).sum() * (len(rows) / whole)).backward()  # type: ignore[no-untyped-call]
                 with torch.no_grad():
-                    defense.remember(outcome, self.memory)
+                    defense.remember(outcome, batch, self.memory)
                     self.count(outcome, batch.y)
-            self.join_gradients()
+                self.graded = [p for p in self.parameters if p.grad is not None]
+            self.join(whole)
             self.optimizer.step()
         return ()
 
-    def join_gradients(self) -> None:
-        if self.group.size > 1:
-            for parameter in self.parameters:
-                if parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
-            self.group.add_up([p.grad for p in self.parameters if p.grad is not None])
+    def join(self, whole: int) -> None:
+        """Gradients, and what each rank remembers of its rows, become those of the whole batch on every rank."""
+        if self.group.size == 1:
+            return
+        for parameter in self.graded:
+            if parameter.grad is None:  # this rank had no rows
+                parameter.grad = torch.zeros_like(parameter)
+        self.group.add_up([p.grad for p in self.graded if p.grad is not None])
+        part = self.group.part(whole)
+        for tensor in self.memory.values():
+            mine = torch.zeros_like(tensor[:whole])
+            mine[part] = tensor[:whole][part]
+            self.group.add_up([mine])
+            tensor[:whole].copy_(mine)
 
     def count(self, outcome: Outcome, y: Tensor) -> None:
         """Add this batch to the running totals."""
@@ -130,17 +157,38 @@ class Stepper:
         means = {name: value / max(rows, 1) for name, value in zip(self.names, sums, strict=False)}
         return {"loss": sum(means.values()), **means, "train_accuracy": right / max(rows, 1)}
 
-    def is_finite(self) -> bool:
-        return bool(torch.isfinite(self.totals).all())
+    def is_finite(self, *, weights: bool = False) -> bool:
+        """Whether the running totals are numbers, and the weights too where they are asked for."""
+        own = (*self.classifier.parameters(), *self.classifier.buffers()) if weights else ()
+        tensors = [self.totals, *(tensor for tensor in own if tensor.is_floating_point())]
+        return bool(torch.stack([tensor.detach().double().sum() for tensor in tensors]).isfinite().all())
 
     def notes(self) -> dict[str, object]:
         """What was chosen, for the record."""
         failure = None if self.graphs is None else self.graphs.failure
+        attack, folded, said = self.attack_notes()
+        said += [] if failure is None else [failure]
+        if self.group.size > 1:
+            said.append(f"{self.group.size} processes: not captured in a graph")
         return {
             "precision": "bf16" if self.bf16 else "float32",
+            "attack_precision": attack,
+            "folded": folded,
             "graph": self.graphs is not None and failure is None,
-            "notes": [] if failure is None else [failure],
+            "notes": said,
         }
+
+    def attack_notes(self) -> tuple[str, bool, list[str]]:
+        """How the training attack is computed: its precision, whether it is folded, and why not."""
+        outer = "bf16 autocast" if self.bf16 else "float32"
+        if self.defense.inner is None:
+            return outer, False, []
+        if self.defense.batch_norm.attack == "train":
+            return outer, False, ["the attack runs in train mode: not folded"]
+        with evaluating(self.classifier):
+            choice = choose(self.classifier, self.device, self.speed)
+        own = [] if choice.folded or not self.speed.fold else ["not one of our own architectures: not folded"]
+        return choice.precision, choice.folded, own
 
 
 def trains_in_bf16(speed: Speed, device: torch.device) -> bool:

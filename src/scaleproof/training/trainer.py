@@ -14,22 +14,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from scaleproof.data import Dataset
 from scaleproof.defenses.base import Defense
-from scaleproof.models.classifier import Classifier, device_of
+from scaleproof.models.classifier import Classifier, as_classifier, device_of
 from scaleproof.parallel import ALONE, Group
 from scaleproof.speed import Speed
 from scaleproof.threat import Threat
 from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from scaleproof.training.checks import check_batch, check_classes, checked_validation, probe_threat
 from scaleproof.training.config import TrainConfig
-from scaleproof.training.images import Resident, centred_places, generator, random_places, split
+from scaleproof.training.images import Resident, centred_places, generator, key_of, random_places, split
 from scaleproof.training.probe import Probe, Standing
 from scaleproof.training.step import Draws, Stepper
 from scaleproof.training.weights import Best, State, head_norm, load_weights, weights_of
 
 CHECK_EVERY = 50  # steps between looks at the loss
+CHEAP = (
+    20.0  # a checkpoint that takes less than a twentieth of the time since the last one is written at once
+)
 GENTLER = 0.8  # the attack's step after a rollback, relative to the one before
 
 
@@ -49,7 +53,7 @@ class Trainer:
 
     def __init__(
         self,
-        classifier: Classifier,
+        classifier: nn.Module,
         dataset: Dataset,
         defense: Defense,
         config: TrainConfig,
@@ -60,6 +64,7 @@ class Trainer:
         checkpoint_seconds: float = 60.0,
         group: Group = ALONE,
     ) -> None:
+        classifier = as_classifier(classifier)
         self.classifier, self.defense, self.config, self.group = classifier, defense, config, group
         self.folder, self.checkpoint_seconds = folder, checkpoint_seconds
         self.device, speed = device_of(classifier), speed or Speed()
@@ -70,6 +75,7 @@ class Trainer:
             classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         classifier.train()
         classifier.find_head(self.images.plain(slice(0, 8)))
+        check_classes(classifier, self.images.plain(slice(0, 2)), len(dataset.classes))
         self.stepper = Stepper(classifier, defense, self.images, config, speed, group)
         self.averaged = None if config.average is None else copy.deepcopy(classifier)
         threat = probe_threat(defense)
@@ -79,9 +85,14 @@ class Trainer:
         if test is not None and config.test_probe:
             first = test.first(min(config.test_probe, len(test)))
             self.probes["test"] = self.probe(first.batch(0, len(first)), threat, speed)
+        if config.guard != "off" and "validation" not in self.probes:
+            raise ValueError(
+                f"the guard needs held-out images, {len(dataset)} images leave none: give guard 'off'"
+            )
         self.best = {name: Best() for name in self.probes}
         self.history: list[dict[str, Any]] = []
         self.steps_done = self.rollbacks = 0
+        self.elapsed = 0.0  # seconds of epochs and probes, over all sittings
         self.stopped: str | None = None
 
     def probe(self, images: tuple[Tensor, Tensor], threat: Threat, speed: Speed) -> Probe:
@@ -101,7 +112,7 @@ class Trainer:
     def run(self) -> Iterator[Progress]:
         """Train from wherever the folder's last checkpoint stands to the end."""
         self.resume()
-        written = time.monotonic()
+        written, cost = time.monotonic(), 0.0
         for number in range(len(self.history), self.config.epochs):
             if self.stopped is not None:
                 break
@@ -110,9 +121,13 @@ class Trainer:
                 if step < self.steps:
                     yield self.progress(number, step)
             self.close_epoch(number, time.monotonic() - began)
-            if time.monotonic() - written >= self.checkpoint_seconds or self.over(number):
+            self.elapsed += time.monotonic() - began
+            due = time.monotonic() - written >= min(self.checkpoint_seconds, CHEAP * cost)
+            if due or self.over(number):
+                started = time.monotonic()
                 self.save()
                 written = time.monotonic()
+                cost = written - started
             yield self.progress(number, self.steps)
 
     def over(self, number: int) -> bool:
@@ -136,13 +151,15 @@ class Trainer:
             )
             now = defense.at(number, number * self.steps + step)
             rate = self.config.rate_at(number + step / self.steps)
-            for _ in range(now.replays):
-                self.stepper.step(now, Draws(rows, places, self.noise(now, len(rows), chance)), rate)
+            for replay in range(now.replays):
+                key = key_of("layers", seed, number, step, replay)
+                draws = Draws(rows, places, self.noise(now, len(rows), chance), key)
+                self.stepper.step(now, draws, rate)
                 self.keep_average()
             if step % CHECK_EVERY == CHECK_EVERY - 1:
                 self.check_loss(number, step)
             yield step + 1
-        self.check_loss(number, self.steps - 1)
+        self.check_loss(number, self.steps - 1, weights=True)
 
     def current_defense(self, number: int) -> Defense:
         """The defense of an epoch: a smaller ball while warming up, a gentler step after rollbacks."""
@@ -173,25 +190,30 @@ class Trainer:
                 else:
                     mean.copy_(value)
 
-    def check_loss(self, number: int, step: int) -> None:
-        if not self.stepper.is_finite():
-            kept = "" if self.folder is None else f"; what was reached before is kept in {self.folder}"
+    def check_loss(self, number: int, step: int, *, weights: bool = False) -> None:
+        if not self.stepper.is_finite(weights=weights):
+            found = None if self.folder is None else read_checkpoint(self.folder)
+            kept = (
+                "" if found is None else f"; the checkpoint of epoch {found.epoch} is kept in {self.folder}"
+            )
             raise ValueError(
                 f"the loss is NaN or infinite in epoch {number + 1}, by step {step + 1}{kept}: "
-                "lower the learning rate, or train in float32"
+                f"lower the learning rate{', or train in float32' if self.stepper.bf16 else ''}"
             )
 
     def close_epoch(self, number: int, seconds: float) -> None:
         """Measure, select, guard."""
-        self.group.average_buffers(self.classifier)
-        record: dict[str, Any] = {"epoch": number + 1, "rate": self.config.rate_at(number)}
+        self.group.average_buffers(self.classifier.net)
+        if self.averaged is not None:
+            self.group.average_buffers(self.averaged.net)
+        record: dict[str, Any] = {"epoch": number + 1, "rate": self.config.rate_at(number + 0.5)}
         record |= self.stepper.read_totals() | {"weight_norm": head_norm(self.classifier)}
         if (
             number % self.config.probe_every == self.config.probe_every - 1
             or number + 1 == self.config.epochs
         ):
             for name, probe in self.probes.items():
-                standing = probe.standing()
+                standing = Standing(*self.group.agreed(list(asdict(probe.standing()).values())))
                 record[name] = asdict(standing)
                 self.best[name].offer(standing.pgd, number + 1, weights_of(self.measured))
             self.watch(record)
@@ -203,7 +225,8 @@ class Trainer:
         if self.config.guard == "off" or "validation" not in record:
             return
         best, now = self.best["validation"], Standing(**record["validation"])
-        if best.pgd - now.pgd <= self.config.guard_drop:
+        last = record["epoch"] == self.config.epochs
+        if best.pgd - now.pgd <= self.config.guard_drop or last:
             return
         fall = f"PGD accuracy fell from {best.pgd:.1f} (epoch {best.epoch}) to {now.pgd:.1f}"
         record["guard"] = f"{fall}: {self.config.guard}"
@@ -213,8 +236,8 @@ class Trainer:
         self.rollbacks += 1
         load_weights(self.measured, best.weights)
         load_weights(self.classifier, best.weights)
-        for momentum in self.stepper.momenta:
-            momentum.zero_()
+        for tensor in (*self.stepper.momenta, *self.stepper.memory.values()):
+            tensor.zero_()
 
     def tensors(self) -> State:
         """Everything that the rest of the run depends on."""
@@ -235,6 +258,7 @@ class Trainer:
             "best": {kind: {"pgd": best.pgd, "epoch": best.epoch} for kind, best in self.best.items()},
             "steps_done": self.steps_done,
             "rollbacks": self.rollbacks,
+            "elapsed": self.elapsed,
             "stopped": self.stopped,
         }
         write_checkpoint(self.folder, Checkpoint(len(self.history), self.tensors(), facts))
@@ -252,7 +276,7 @@ class Trainer:
                     mine[name].copy_(tensor)
         self.history = list(found.facts["history"])
         self.steps_done, self.rollbacks = found.facts["steps_done"], found.facts["rollbacks"]
-        self.stopped = found.facts["stopped"]
+        self.stopped, self.elapsed = found.facts["stopped"], found.facts["elapsed"]
 
     def part(self, tensors: Mapping[str, Tensor], prefix: str) -> State:
         return {
@@ -268,18 +292,3 @@ class Trainer:
         return {"selected": best.get("validation", last), "last": last} | (
             {"leaking": best["test"]} if "test" in best else {}
         )
-
-
-def probe_threat(defense: Defense) -> Threat:
-    """The ball that the defense trains against, 8/255 where it trains against none."""
-    return defense.ball or Threat()
-
-
-def checked_validation(config: TrainConfig, count: int) -> int:
-    """The held-out images; a small training set gives up a tenth at most."""
-    return min(config.validation, count // 10)
-
-
-def check_batch(batch: int, count: int) -> None:
-    if batch > count:
-        raise ValueError(f"a batch must not be larger than the training set, got {batch} for {count} images")

@@ -1,0 +1,170 @@
+"""Auto-PGD (Croce and Hein 2020): PGD with momentum whose step size halves by itself.
+
+At checkpoints (after 22% of the iterations, then at intervals that shrink by 3% down to 6%) a row's step is halved and
+the row restarts from its best point, if the objective rose in at most rho of the steps since the last checkpoint, or if
+neither the step nor the best value changed there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from scaleproof.attacks.base import State, likeliest_wrong
+from scaleproof.losses import Objective, cross_entropy, targeted
+from scaleproof.oracle import Gradient, Oracle
+from scaleproof.rng import Rng
+from scaleproof.threat import DEFAULT_THREAT, Threat, rows_like
+
+MOMENTUM = 0.75
+FIRST_WINDOW, SHRINK, LEAST_WINDOW = 0.22, 0.03, 0.06  # shares of the iterations
+
+
+@dataclass(frozen=True, kw_only=True)
+class APGDState(State):
+    before: Tensor  # (B, ...) the iterate before the current one
+    gradient: Tensor  # (B, ...) at the current iterate
+    best: Tensor  # (B, ...) the iterate of highest objective
+    best_gradient: Tensor  # (B, ...)
+    best_value: Tensor  # (B,)
+    found: Tensor  # (B, ...) the last misclassified iterate
+    broken: Tensor  # (B,) whether there was one
+    stride: Tensor  # (B,) the step size
+    value: Tensor  # (B,) of the current iterate; zero before the first step, as in the published code
+    rises: Tensor  # (B,) how often the objective rose since the last checkpoint
+    checked_value: Tensor  # (B,) the best value at the last checkpoint
+    halved: Tensor  # (B,) whether the step was halved there
+    iteration: int = 0
+    window: int = 0  # steps from one checkpoint to the next
+    since: int = 0  # steps since the last one
+
+
+@dataclass(frozen=True, kw_only=True)
+class APGD:
+    """Auto-PGD with any objective; with `targets`, one run for each of the likeliest wrong classes."""
+
+    threat: Threat = DEFAULT_THREAT
+    objective: Objective = cross_entropy
+    steps: int = 100
+    rho: float = 0.75
+    targets: int | None = None
+    runs: int = 1
+    name: str = "apgd-ce"
+    label: str = "APGD-CE"
+
+    def __post_init__(self) -> None:
+        for field, value in (("steps", self.steps), ("runs", self.runs), ("targets", self.targets)):
+            if value is not None and value < 1:
+                raise ValueError(f"{field} must be >= 1, got {value}")
+        if not 0 < self.rho <= 1:
+            raise ValueError(f"rho must be above 0 and at most 1, got {self.rho}")
+
+    @property
+    def restarts(self) -> int:
+        return self.runs if self.targets is None else self.targets
+
+    @property
+    def scale_invariant(self) -> bool:
+        return self.objective.scale_invariant
+
+    @property
+    def needs_features(self) -> bool:
+        return self.objective.needs_features
+
+    def for_classes(self, classes: int) -> tuple[APGD, tuple[str, ...]]:
+        wanted = self.objective if self.targets is None else targeted(self.objective)
+        objective, note = wanted.for_classes(classes)
+        targets = None if self.targets is None else min(self.targets, classes - 1)
+        return replace(self, objective=objective, targets=targets), () if note is None else (note,)
+
+    def init(self, oracle: Oracle, clean: Tensor, y: Tensor, index: Tensor, rng: Rng) -> APGDState:
+        if self.targets is not None:
+            y = torch.stack([y, likeliest_wrong(oracle.logits(clean), y, rng.restart + 1)], dim=1)
+        start = self.threat.far_sample(clean, index, rng)
+        at = oracle.value_and_grad(self.objective, start, y)
+        truth = y if y.dim() == 1 else y[:, 0]
+        return APGDState(
+            index=index, clean=clean, y=y, current=start, visited=start, logits=at.logits,
+            before=start, gradient=at.gradient, best=start, best_gradient=at.gradient, best_value=at.value,
+            found=start, broken=at.logits.argmax(1) != truth,
+            stride=torch.full_like(at.value, 2 * self.threat.eps), value=torch.zeros_like(at.value),
+            rises=torch.zeros_like(at.value), checked_value=at.value,
+            halved=torch.ones_like(at.value, dtype=torch.bool), window=max(int(FIRST_WINDOW * self.steps), 1),
+        )  # fmt: skip
+
+    def step(self, oracle: Oracle, state: State) -> APGDState:
+        state = cast(APGDState, state)
+        moved = self.moved(state)
+        state = noted(state, moved, oracle.value_and_grad(self.objective, moved, state.y))
+        return self.adapted(state) if state.since == state.window else state
+
+    def moved(self, state: APGDState) -> Tensor:
+        """A step along the gradient, joined with the last movement, and projected after each of the two."""
+        size = rows_like(state.stride, state.current)
+        ahead = self.threat.project(state.current + size * self.threat.steepest(state.gradient), state.clean)
+        share = MOMENTUM if state.iteration > 0 else 1.0
+        joined = (
+            state.current + (ahead - state.current) * share + (state.current - state.before) * (1 - share)
+        )
+        return self.threat.project(joined, state.clean)
+
+    def adapted(self, state: APGDState) -> APGDState:
+        """Halve the step where the search stands still, and go back to the best point there."""
+        shaking = state.rises <= self.rho * state.window
+        stuck = ~state.halved & (state.checked_value >= state.best_value)
+        halve = shaking | stuck
+        image = rows_like(halve, state.current).bool()
+        return replace(
+            state,
+            stride=torch.where(halve, state.stride / 2, state.stride),
+            current=torch.where(image, state.best, state.current),
+            gradient=torch.where(image, state.best_gradient, state.gradient),
+            rises=torch.zeros_like(state.rises),
+            checked_value=state.best_value,
+            halved=halve,
+            window=max(
+                state.window - max(int(SHRINK * self.steps), 1), max(int(LEAST_WINDOW * self.steps), 1)
+            ),
+            since=0,
+        )
+
+    def finish(self, oracle: Oracle, state: State) -> Tensor:
+        state = cast(APGDState, state)
+        return torch.where(rows_like(state.broken, state.found).bool(), state.found, state.best)
+
+    def describe(self) -> dict[str, object]:
+        return {
+            "attack": "apgd",
+            **vars(self.threat),
+            "objective": self.objective.name,
+            "steps": self.steps,
+            "rho": self.rho,
+            "targets": self.targets,
+            "restarts": self.restarts,
+        }
+
+
+def noted(state: APGDState, moved: Tensor, at: Gradient) -> APGDState:
+    """What a new iterate taught."""
+    wrong, better = at.logits.argmax(1) != state.true_class, at.value > state.best_value
+    image = rows_like(better, moved).bool()
+    return replace(
+        state,
+        before=state.current,
+        current=moved,
+        visited=moved,
+        logits=at.logits,
+        gradient=at.gradient,
+        best=torch.where(image, moved, state.best),
+        best_gradient=torch.where(image, at.gradient, state.best_gradient),
+        best_value=torch.where(better, at.value, state.best_value),
+        found=torch.where(rows_like(wrong, moved).bool(), moved, state.found),
+        broken=state.broken | wrong,
+        rises=state.rises + (at.value > state.value).to(state.rises.dtype),
+        value=at.value,
+        iteration=state.iteration + 1,
+        since=state.since + 1,
+    )

@@ -1,0 +1,137 @@
+"""Square Attack (Andriushchenko et al. 2020): random search with square-shaped changes; it asks for logits only."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from scaleproof.attacks.base import State
+from scaleproof.attacks.windows import bump, stripes, tiles, window_mask
+from scaleproof.losses import margin
+from scaleproof.oracle import Oracle
+from scaleproof.rng import Rng
+from scaleproof.threat import DEFAULT_THREAT, Threat, rows_like
+
+HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # queries after which the share of pixels halves
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquareState(State):
+    value: Tensor  # (B,) the margin of `current`: positive when misclassified
+    rng: Rng
+    query: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Square:
+    """`steps` queries on the margin of the logits; a change is kept where the margin grows."""
+
+    threat: Threat = DEFAULT_THREAT
+    steps: int = 5000
+    share: float = 0.8  # of the pixels that the first squares change; p in the paper
+    runs: int = 1
+    name: str = "square"
+    label: str = "Square"
+    scale_invariant = True
+    needs_features = False
+
+    def __post_init__(self) -> None:
+        for field, value in (("steps", self.steps), ("runs", self.runs)):
+            if value < 1:
+                raise ValueError(f"{field} must be >= 1, got {value}")
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share must be above 0 and at most 1, got {self.share}")
+
+    @property
+    def restarts(self) -> int:
+        return self.runs
+
+    def for_classes(self, classes: int) -> tuple[Square, tuple[str, ...]]:
+        return self, ()
+
+    def init(self, oracle: Oracle, clean: Tensor, y: Tensor, index: Tensor, rng: Rng) -> SquareState:
+        start = self.threat.project(clean + self.first_change(clean, index, rng), clean)
+        scores = oracle.logits(start)
+        return SquareState(
+            index=index, clean=clean, y=y, current=start, visited=start, logits=scores,
+            value=margin(scores, y), rng=rng,
+        )  # fmt: skip
+
+    def first_change(self, clean: Tensor, index: Tensor, rng: Rng) -> Tensor:
+        """Vertical stripes of plus or minus eps under linf; a grid of bumps of length eps together under l2."""
+        if self.threat.is_box:
+            return self.threat.eps * stripes(clean, index, rng)
+        return self.threat.eps * self.threat.steepest(tiles(clean, index, rng))
+
+    def step(self, oracle: Oracle, state: State) -> SquareState:
+        state = cast(SquareState, state)
+        tried = self.changed(state)
+        scores = oracle.logits(tried)
+        value = margin(scores, state.y)
+        better = rows_like(value > state.value, tried).bool()
+        return replace(
+            state,
+            current=torch.where(better, tried, state.current),
+            visited=tried,
+            logits=scores,
+            value=torch.maximum(value, state.value),
+            query=state.query + 1,
+        )
+
+    def side(self, query: int, clean: Tensor) -> int:
+        """The side of the square in one query, in pixels."""
+        share = self.share / 2 ** sum(query > limit for limit in HALVINGS)
+        wished = round(math.sqrt(share * clean.shape[2] * clean.shape[3]))
+        return max(1, min(wished, clean.shape[2], clean.shape[3]))
+
+    def changed(self, state: SquareState) -> Tensor:
+        """A candidate: one square of each image set anew."""
+        side = self.side(state.query, state.clean)
+        words = state.rng.words(state.index, 8, draw=state.query + 2)
+        return (
+            self.recoloured(state, side, words) if self.threat.is_box else self.reshaped(state, side, words)
+        )
+
+    def recoloured(self, state: SquareState, side: int, words: Tensor) -> Tensor:
+        """Every channel of the square moves by plus or minus two eps, and back into the ball."""
+        mask = window_mask(state.clean, words[:, 0], words[:, 1], side)
+        signs = (2 * (words[:, 2:5] & 1) - 1).to(state.clean.dtype)
+        signs = signs[:, [channel % 3 for channel in range(state.clean.shape[1])], None, None]
+        return self.threat.project(state.current + 2 * self.threat.eps * signs * mask, state.clean)
+
+    def reshaped(self, state: SquareState, side: int, words: Tensor) -> Tensor:
+        """One window gets a new bump, with the budget of a second window that is cleared."""
+        side = max(side, 3) + (max(side, 3) + 1) % 2  # odd
+        side = min(side, min(state.clean.shape[2:]) - (min(state.clean.shape[2:]) + 1) % 2)
+        delta = state.current - state.clean
+        first = window_mask(state.clean, words[:, 0], words[:, 1], side)
+        second = window_mask(state.clean, words[:, 2], words[:, 3], side)
+        either = torch.maximum(first, second)
+        channels = delta.shape[1]
+        spare = (self.threat.eps**2 - delta.flatten(1).square().sum(1)).clamp_min(0)
+        budget = spare / channels + (delta * either).flatten(1).square().sum(1)
+        old = (delta * first).square().sum((2, 3), keepdim=True).sqrt()
+        signs = (2 * (words[:, 4:7] & 1) - 1).to(delta.dtype)
+        signs = signs[:, [channel % 3 for channel in range(channels)], None, None]
+        shape = bump(state.clean, words[:, 0], words[:, 1], side, (words[:, 7] & 1).bool())
+        fresh = signs * shape + delta * first / (1e-12 + old)
+        fresh = fresh / (1e-12 + fresh.square().sum((2, 3), keepdim=True).sqrt())
+        moved = delta * (1 - either) + fresh * first * rows_like(budget.sqrt(), delta)
+        return self.threat.project(state.clean + self.threat.eps * self.threat.steepest(moved), state.clean)
+
+    def finish(self, oracle: Oracle, state: State) -> Tensor:
+        return state.current
+
+    def describe(self) -> dict[str, object]:
+        return {
+            "attack": "square",
+            **vars(self.threat),
+            "objective": "cw_margin",
+            "steps": self.steps,
+            "share": self.share,
+            "restarts": self.restarts,
+        }
