@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -99,6 +100,9 @@ class Run:
             raise ValueError("an evaluation needs at least one image, got none")
         self.images, self.attacks, self.mode, self.seed, self.store = images, attacks, mode, seed, store
         self.oracle = Oracle(classifier, speed=speed)
+        self.exact = self.oracle
+        if any(attack.needs_exact for attack in attacks) and "bf16" in self.oracle.choice.precision:
+            self.exact = Oracle(classifier, speed=replace(self.oracle.speed, precision="float32"))
         self.batch_size = checked_batch_size(batch_size, self.oracle.device)
         self.features = any(attack.needs_features for attack in attacks)
 
@@ -122,10 +126,7 @@ class Run:
         clean, fitted, chunks = self.prepared()
         labels, prediction = clean["label"], clean["prediction"]
         units = self.attack_chunks(chunks, [attack for attack, _ in fitted], len(labels), progress)
-        results = tuple(
-            assemble(attack, notes, units[attack.name], len(labels))
-            for attack, (_, notes) in zip(self.attacks, fitted, strict=True)
-        )
+        results = tuple(assemble(attack, notes, units[attack.name], len(labels)) for attack, notes in fitted)
         return Evaluation(
             mode=self.mode,
             labels=labels,
@@ -233,16 +234,19 @@ class Run:
 
     def work(self, attack: Attack, restart: int, rows: Rows, tick: Tick) -> dict[str, NDArray[Any]]:
         """Attack these rows and judge what comes back."""
-        cost, began = self.oracle.cost, time.perf_counter()
+        oracle, began = self.exact if attack.needs_exact else self.oracle, time.perf_counter()
+        cost = oracle.cost
         forwards, backwards = cost.forwards, cost.backwards
         arrays: dict[str, NDArray[Any]] = {name: np.zeros(0, dtype) for name, dtype in VERDICTS.items()}
         if len(rows) > 0:
             x, y = self.batch(rows)
             index, rng = torch.from_numpy(rows).to(x.device), Rng(self.seed, attack.name, restart)
             drop = self.mode == "cascade"
-            found = perturb(attack, self.oracle, x, y, index, rng, drop=drop, packing=self.packing, tick=tick)
-            arrays = self.verdict(attack, x, found, y)  # copies to the host, so the clock below is honest
-        counts = [cost.forwards - forwards, cost.backwards - backwards, *self.oracle.health.read()]
+            found = perturb(attack, oracle, x, y, index, rng, drop=drop, packing=self.packing, tick=tick)
+            arrays = self.verdict(
+                attack, oracle, x, found, y
+            )  # copies to the host, so the clock below is honest
+        counts = [cost.forwards - forwards, cost.backwards - backwards, *oracle.health.read()]
         return {
             **arrays,
             "row": rows,
@@ -250,12 +254,14 @@ class Run:
             "seconds": np.array(time.perf_counter() - began),
         }
 
-    def verdict(self, attack: Attack, x: Tensor, found: Tensor, y: Tensor) -> dict[str, NDArray[Any]]:
+    def verdict(
+        self, attack: Attack, oracle: Oracle, x: Tensor, found: Tensor, y: Tensor
+    ) -> dict[str, NDArray[Any]]:
         """The last word on examples: budget and pixel range, then the float32 decision."""
         wrong = attack.threat.violation(found, x)
         if wrong is not None:
             raise ValueError(f"attack {attack.name!r} broke its own rules: {wrong}")
-        logits = self.oracle.judge(found)
+        logits = oracle.judge(found)
         prediction = logits.argmax(1)
         tensors = {
             "broken": prediction != y,

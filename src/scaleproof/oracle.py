@@ -82,7 +82,15 @@ class Oracle:
             return self.choice.backend(x, features)
 
     def logits(self, x: Tensor) -> Tensor:
-        return at_least_float32(self.outputs(x).logits)
+        """The fast logits at x, without gradients."""
+        self.cost.forwards += len(x)
+
+        def compute(x: Tensor) -> tuple[Tensor]:
+            return (at_least_float32(self.choice.backend(x, False).logits),)
+
+        with torch.no_grad(), self.arithmetic():
+            run = compute if self.graphs is None else partial(self.graphs, "logits", compute)
+            return run(x)[0]
 
     def value_and_grad(self, objective: Objective, x: Tensor, y: Tensor) -> Gradient:
         """The objective at x and its gradient, from one forward and one backward pass."""

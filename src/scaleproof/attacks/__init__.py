@@ -1,8 +1,28 @@
 """Attacks, one paper per file, each a frozen description driven by the loop in `loop.py`."""
 
+from scaleproof.attacks.apgd import APGD
 from scaleproof.attacks.base import Attack, State
+from scaleproof.attacks.fab import FAB
 from scaleproof.attacks.loop import attack_batch, perturb
 from scaleproof.attacks.pgd import PGD, fgsm, si_pgd
-from scaleproof.attacks.suites import suite
+from scaleproof.attacks.rays import RayS
+from scaleproof.attacks.spsa import SPSA
+from scaleproof.attacks.square import Square
+from scaleproof.attacks.suites import preset, suite
 
-__all__ = ["PGD", "Attack", "State", "attack_batch", "fgsm", "perturb", "si_pgd", "suite"]
+__all__ = [
+    "APGD",
+    "FAB",
+    "PGD",
+    "SPSA",
+    "Attack",
+    "RayS",
+    "Square",
+    "State",
+    "attack_batch",
+    "fgsm",
+    "perturb",
+    "preset",
+    "si_pgd",
+    "suite",
+]

@@ -63,6 +63,10 @@ class APGD:
             raise ValueError(f"rho must be above 0 and at most 1, got {self.rho}")
 
     @property
+    def needs_exact(self) -> bool:
+        return False
+
+    @property
     def restarts(self) -> int:
         return self.runs if self.targets is None else self.targets
 

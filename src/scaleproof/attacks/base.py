@@ -61,6 +61,10 @@ class Attack(Protocol):
     @property
     def needs_features(self) -> bool: ...
 
+    @property
+    def needs_exact(self) -> bool:
+        """Whether its search needs float32: differences of logits drown in the rounding of bf16."""
+
     def for_classes(self, classes: int) -> tuple[Attack, tuple[str, ...]]:
         """This attack for a model with so many classes, and notes on what had to change."""
 

@@ -51,6 +51,7 @@ class FAB:
     label: str = "FAB-T"
     scale_invariant = False
     needs_features = False
+    needs_exact = True
 
     def __post_init__(self) -> None:
         for field, value in (("steps", self.steps), ("targets", self.targets)):

@@ -60,6 +60,10 @@ class PGD:
             raise ValueError(f"target must be >= 1 (1 is the likeliest wrong class), got {self.target}")
 
     @property
+    def needs_exact(self) -> bool:
+        return False
+
+    @property
     def stride(self) -> float:
         return self.threat.eps / 4 if self.step_size is None else self.step_size
 

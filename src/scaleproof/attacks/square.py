@@ -38,6 +38,7 @@ class Square:
     label: str = "Square"
     scale_invariant = True
     needs_features = False
+    needs_exact = True
 
     def __post_init__(self) -> None:
         for field, value in (("steps", self.steps), ("runs", self.runs)):

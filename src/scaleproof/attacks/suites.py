@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
+from scaleproof.attacks.apgd import APGD
 from scaleproof.attacks.base import Attack
+from scaleproof.attacks.fab import FAB
 from scaleproof.attacks.pgd import PGD, fgsm
+from scaleproof.attacks.rays import RayS
+from scaleproof.attacks.spsa import SPSA
+from scaleproof.attacks.square import Square
 from scaleproof.losses import (
     cosine_cross_entropy,
     cross_entropy,
@@ -29,8 +35,31 @@ OBJECTIVES = {
 
 
 def single_attacks() -> Mapping[str, Factory]:
-    """Every attack that can be asked for by name: (threat, steps, restarts, step size) -> attack."""
-    return {"fgsm": lambda threat, *_: fgsm(threat), **{name: pgd_factory(name) for name in OBJECTIVES}}
+    """Every attack that can be asked for by name: (threat, steps, restarts, step size) -> attack.
+
+    Those of AutoAttack and the black-box ones have their published settings, whatever steps and restarts are asked for.
+    """
+    return {
+        "fgsm": lambda threat, *_: fgsm(threat),
+        **{name: pgd_factory(name) for name in OBJECTIVES},
+        "apgd-ce": lambda threat, *_: APGD(threat=threat),
+        "apgd-dlr": lambda threat, *_: APGD(threat=threat, objective=dlr, name="apgd-dlr", label="APGD-DLR"),
+        "apgd-si": lambda threat, *_: APGD(
+            threat=threat, objective=cosine_cross_entropy(), name="apgd-si", label="APGD-SI"
+        ),
+        "apgd-t": lambda threat, *_: APGD(
+            threat=threat, objective=dlr, targets=9, name="apgd-t", label="APGD-T"
+        ),
+        "fab-t": lambda threat, *_: FAB(threat=threat),
+        "square": lambda threat, *_: Square(threat=threat),
+        **{f"spsa-{samples}": spsa_factory(samples) for samples in (128, 256, 512)},
+        "rays": lambda threat, *_: RayS(threat=threat),
+    }
+
+
+def spsa_factory(samples: int) -> Factory:
+    name, label = f"spsa-{samples}", f"SPSA-{samples}"
+    return lambda threat, *_: SPSA(threat=threat, samples=samples, name=name, label=label)
 
 
 def pgd_factory(name: str) -> Factory:
@@ -46,10 +75,35 @@ def pgd_factory(name: str) -> Factory:
     )
 
 
+AUTOATTACK = ("apgd-ce", "apgd-t", "fab-t", "square")  # "standard", in its order
 SUITES: Mapping[str, tuple[str, ...]] = {
     "paper": ("pgd", "pgd-cw", "pgd-dlr", "si-pgd"),
     "objectives": ("pgd", "pgd-cw", "pgd-dlr", "si-pgd", "pgd-pm", "pgd-std"),
+    "standard": AUTOATTACK,
+    "standard-bf16": AUTOATTACK,
+    "blackbox": ("square", "spsa-128", "spsa-256", "spsa-512", "rays"),
 }
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How a suite is meant to be run: its mode, and the precision of its gradients where none is asked for."""
+
+    mode: str
+    precision: str
+
+
+PRESETS: Mapping[str, Preset] = {
+    "standard": Preset("cascade", "float32"),
+    "standard-bf16": Preset("cascade", "auto"),
+    "blackbox": Preset("cascade", "auto"),
+}
+OTHERWISE = Preset("independent", "auto")
+
+
+def preset(names: str) -> Preset:
+    """The preset of a suite, or the usual one."""
+    return PRESETS.get(names.strip(), OTHERWISE)
 
 
 def suite(

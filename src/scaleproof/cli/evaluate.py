@@ -29,8 +29,12 @@ def command(
     eps: options.Eps = None,
     step_size: options.StepSize = None,
     mode: Annotated[
-        str, typer.Option(help="independent (the paper's columns) or cascade (fast).")
-    ] = "independent",
+        str | None,
+        typer.Option(
+            help="independent (the paper's columns) or cascade (fast; what standard and blackbox mean).",
+            show_default=False,
+        ),
+    ] = None,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",
@@ -41,10 +45,15 @@ def command(
 ) -> None:
     """Attack a model and report its robust accuracy, an upper bound, with the verdict on every image."""
     words = locals()
+    from scaleproof.attacks import preset
     from scaleproof.cli.setup import Request, prepare
     from scaleproof.evaluator import checked_mode
 
+    usual = preset(attacks)
+    mode = mode or usual.mode
     checked_mode(mode)
+    if precision == "auto":
+        words["precision"] = usual.precision
     job = prepare("evaluation", Request.of(words), {"mode": mode})
     run(job, mode, allow_train_mode)
 

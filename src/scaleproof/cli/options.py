@@ -32,11 +32,12 @@ Limit = Annotated[int | None, typer.Option(help="Take the first N images only.",
 Attacks = Annotated[
     str,
     typer.Option(
-        help="Suites (paper, objectives) or attacks, with commas between: "
-        "fgsm, pgd, pgd-cw, pgd-dlr, si-pgd, pgd-pm (probability margin), pgd-std (standardised logits)."
+        help="Suites (paper, objectives, standard, standard-bf16, blackbox) or attacks, with commas between: "
+        "fgsm, pgd, pgd-cw, pgd-dlr, si-pgd, pgd-pm (probability margin), pgd-std (standardised logits), "
+        "apgd-ce, apgd-dlr, apgd-si, apgd-t, fab-t, square, spsa-128, spsa-256, spsa-512, rays."
     ),
 ]
-Steps = Annotated[int, typer.Option(help="Steps of each attack.")]
+Steps = Annotated[int, typer.Option(help="Steps of fgsm and pgd attacks; the others have their own.")]
 Restarts = Annotated[int, typer.Option(help="Random restarts; the worst case over them counts.")]
 Norm = Annotated[str, typer.Option(help="linf or l2.")]
 Eps = Annotated[

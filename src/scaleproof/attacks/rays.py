@@ -1,0 +1,149 @@
+"""RayS (Chen and Gu 2020): the nearest decision boundary along rays of signs, from decisions alone. Black box, linf.
+
+A ray is a sign for each pixel. Blocks of signs are flipped: all, then halves, quarters, and so on; a flip that is still
+misclassified at the best radius is kept, and its radius found by bisection. One step is one query of each image.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from scaleproof.attacks.base import State
+from scaleproof.oracle import Oracle
+from scaleproof.rng import Rng
+from scaleproof.threat import DEFAULT_THREAT, Threat, rows_like
+
+TOLERANCE = 1e-3  # of the bisection
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaySState(State):
+    signs: Tensor  # (B, N) the best ray
+    radius: Tensor  # (B,) where it meets the boundary; one beyond which nothing was found
+    hit: Tensor  # (B,) whether anything was found
+    low: Tensor  # (B,) bisection: correctly classified here
+    high: Tensor  # (B,) and misclassified here
+    searching: Tensor  # (B,) whether a bisection is under way
+    level: Tensor  # (B,) blocks are N / 2^level pixels long; -1 before the first try, which flips nothing
+    block: Tensor  # (B,) which of them is tried
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayS:
+    """`steps` queries; under `Threat(eps=1)` the sizes found are distances to the boundary (ADBD is their mean)."""
+
+    threat: Threat = DEFAULT_THREAT
+    steps: int = 10_000
+    restarts: int = 1
+    name: str = "rays"
+    label: str = "RayS"
+    scale_invariant = True
+    needs_features = False
+    needs_exact = True
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"steps must be >= 1, got {self.steps}")
+        if not self.threat.is_box:
+            raise ValueError(f"RayS is an attack under linf, got {self.threat.norm}")
+
+    def for_classes(self, classes: int) -> tuple[RayS, tuple[str, ...]]:
+        return self, ()
+
+    def init(self, oracle: Oracle, clean: Tensor, y: Tensor, index: Tensor, rng: Rng) -> RaySState:
+        ones = torch.ones_like(index, dtype=clean.dtype)
+        nothing = torch.zeros_like(index)
+        return RaySState(
+            index=index, clean=clean, y=y, current=clean, visited=clean, logits=oracle.logits(clean),
+            signs=torch.ones_like(clean).flatten(1), radius=ones, hit=nothing.bool(), low=torch.zeros_like(ones),
+            high=ones, searching=nothing.bool(), level=nothing - 1, block=nothing,
+        )  # fmt: skip
+
+    def step(self, oracle: Oracle, state: State) -> RaySState:
+        state = cast(RaySState, state)
+        ray = torch.where(flipped(state), -state.signs, state.signs)
+        radius = torch.where(state.searching, (state.low + state.high) / 2, state.radius)
+        point = along(state.clean, ray, radius)
+        logits = oracle.logits(point)
+        state = answered(state, ray, radius, logits.argmax(1) != state.true_class)
+        inside = radius <= self.threat.eps
+        return replace(
+            state,
+            visited=torch.where(rows_like(inside, point).bool(), point, state.clean),
+            logits=torch.where(inside[:, None], logits, clean_like(logits, state.true_class)),
+        )
+
+    def finish(self, oracle: Oracle, state: State) -> Tensor:
+        state = cast(RaySState, state)
+        found = state.hit & (state.radius <= self.threat.eps)
+        example = along(state.clean, state.signs, state.radius)
+        return torch.where(rows_like(found, example).bool(), example, state.clean)
+
+    def describe(self) -> dict[str, object]:
+        return {
+            "attack": "rays",
+            **vars(self.threat),
+            "objective": "decision",
+            "steps": self.steps,
+            "restarts": 1,
+        }
+
+
+def along(clean: Tensor, signs: Tensor, radius: Tensor) -> Tensor:
+    """The image at a radius along a ray."""
+    return (clean + rows_like(radius, clean) * signs.view_as(clean)).clamp(0, 1)
+
+
+def flipped(state: RaySState) -> Tensor:
+    """Which signs of each row the current try flips (B, N); none in the very first."""
+    pixels = state.signs.shape[1]
+    blocks = 2 ** state.level.clamp_min(0)
+    length = -(-pixels // blocks)
+    start = state.block * length
+    place = torch.arange(pixels, device=state.signs.device)[None]
+    inside = (place >= start[:, None]) & (place < (start + length)[:, None])
+    return inside & (state.level >= 0)[:, None]
+
+
+def answered(state: RaySState, ray: Tensor, radius: Tensor, wrong: Tensor) -> RaySState:
+    """What an answer changes: a bisection narrows or ends, a try starts one or the next block comes."""
+    starts = ~state.searching & wrong
+    low = torch.where(
+        starts, torch.zeros_like(radius), torch.where(state.searching & ~wrong, radius, state.low)
+    )
+    high = torch.where(starts | (state.searching & wrong), radius, state.high)
+    ends = (state.searching | starts) & (high - low < TOLERANCE)
+    given_up = ~state.searching & ~wrong
+    better = ends & (high <= state.radius)
+    level, block = advanced(state, ends | given_up)
+    return replace(
+        state,
+        signs=torch.where(better[:, None], ray, state.signs),
+        radius=torch.where(better, high, state.radius),
+        hit=state.hit | better,
+        low=low,
+        high=high,
+        searching=(state.searching | starts) & ~ends,
+        level=level,
+        block=block,
+    )
+
+
+def advanced(state: RaySState, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The next block of these rows, and the next level after the last one; from the finest it starts over."""
+    block = state.block + 1
+    full = block >= 2 ** state.level.clamp_min(0)
+    finest = math.ceil(math.log2(state.signs.shape[1]))
+    level = torch.where(full, (state.level + 1) % (finest + 1), state.level)
+    block = torch.where(full, torch.zeros_like(block), block)
+    return torch.where(rows, level, state.level), torch.where(rows, block, state.block)
+
+
+def clean_like(logits: Tensor, y: Tensor) -> Tensor:
+    """Logits that say the true class, for points that do not count."""
+    return torch.zeros_like(logits).scatter(1, y[:, None], 1.0)

@@ -1,0 +1,124 @@
+"""SPSA (Uesato et al. 2018): gradients from differences of logits along random signs, followed by Adam. Black box."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from scaleproof.attacks.base import State
+from scaleproof.losses import margin
+from scaleproof.oracle import Oracle
+from scaleproof.rng import Rng
+from scaleproof.threat import DEFAULT_THREAT, Threat
+
+FIRST_DECAY, SECOND_DECAY, TINY = 0.9, 0.999, 1e-8  # of Adam
+BITS = 32  # signs from one random word
+
+
+@dataclass(frozen=True, kw_only=True)
+class SPSAState(State):
+    first: Tensor  # (B, ...) Adam's mean of the gradient
+    second: Tensor  # (B, ...) and of its square
+    rng: Rng
+    iteration: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SPSA:
+    """`steps` iterations of `samples` random directions, two queries each, on the margin of the logits."""
+
+    threat: Threat = DEFAULT_THREAT
+    steps: int = 100
+    samples: int = 128
+    difference: float = 0.001  # delta in the paper
+    rate: float = 0.01
+    most_images: int = 4096  # of one forward pass
+    restarts: int = 1
+    name: str = "spsa"
+    label: str = "SPSA"
+    scale_invariant = False
+    needs_features = False
+    needs_exact = True
+
+    def __post_init__(self) -> None:
+        for field, value in (
+            ("steps", self.steps),
+            ("samples", self.samples),
+            ("most_images", self.most_images),
+        ):
+            if value < 1:
+                raise ValueError(f"{field} must be >= 1, got {value}")
+        for name, number in (("difference", self.difference), ("rate", self.rate)):
+            if not 0 < number < float("inf"):
+                raise ValueError(f"{name} must be finite and > 0, got {number}")
+
+    def for_classes(self, classes: int) -> tuple[SPSA, tuple[str, ...]]:
+        return self, ()
+
+    def init(self, oracle: Oracle, clean: Tensor, y: Tensor, index: Tensor, rng: Rng) -> SPSAState:
+        nothing = torch.zeros_like(clean)
+        return SPSAState(
+            index=index, clean=clean, y=y, current=clean, visited=clean, logits=oracle.logits(clean),
+            first=nothing, second=nothing, rng=rng,
+        )  # fmt: skip
+
+    def step(self, oracle: Oracle, state: State) -> SPSAState:
+        state = cast(SPSAState, state)
+        slope = self.estimate(oracle, state)
+        count = state.iteration + 1
+        first = FIRST_DECAY * state.first + (1 - FIRST_DECAY) * slope
+        second = SECOND_DECAY * state.second + (1 - SECOND_DECAY) * slope.square()
+        size = (second / (1 - SECOND_DECAY**count)).sqrt() + TINY
+        moved = state.current + self.rate * first / (1 - FIRST_DECAY**count) / size
+        moved = self.threat.project(moved, state.clean)
+        logits = oracle.logits(moved)
+        return replace(
+            state, current=moved, visited=moved, logits=logits, first=first, second=second, iteration=count
+        )
+
+    def estimate(self, oracle: Oracle, state: SPSAState) -> Tensor:
+        """The mean over random signs v of (f(x + delta v) - f(x - delta v)) / (2 delta) v, f being the margin."""
+        total, done = torch.zeros_like(state.current), 0
+        group = max(1, self.most_images // (2 * len(state.current)))
+        while done < self.samples:
+            count = min(group, self.samples - done)
+            signs = self.signs(state, done, count)  # (B, count, ...)
+            both = torch.stack([signs, -signs], dim=1) * self.difference  # (B, 2, count, ...)
+            points = (state.current[:, None, None] + both).flatten(0, 2)
+            values = margin(oracle.logits(points), state.y.repeat_interleave(2 * count))
+            ahead, behind = values.view(len(state.current), 2, count).unbind(1)
+            weights = (ahead - behind) / (2 * self.difference)
+            total += torch.einsum("bs,bs...->b...", weights, signs)
+            done += count
+        return total / self.samples
+
+    def signs(self, state: SPSAState, first: int, count: int) -> Tensor:
+        """Random signs for samples `first` on; each sample of an image has its own draw, however they are grouped."""
+        pixels = state.current[0].numel()
+        shifts = torch.arange(BITS, device=state.current.device)
+        parts = []
+        for sample in range(first, first + count):
+            draw = state.iteration * self.samples + sample
+            words = state.rng.words(state.index, -(-pixels // BITS), draw=draw)
+            bits = (words[:, :, None] >> shifts) & 1
+            parts.append(bits.flatten(1)[:, :pixels])
+        stacked = torch.stack(parts, dim=1).view(len(state.index), count, *state.current.shape[1:])
+        return (2 * stacked - 1).to(state.current.dtype)
+
+    def finish(self, oracle: Oracle, state: State) -> Tensor:
+        return state.current
+
+    def describe(self) -> dict[str, object]:
+        return {
+            "attack": "spsa",
+            **vars(self.threat),
+            "objective": "cw_margin",
+            "steps": self.steps,
+            "samples": self.samples,
+            "difference": self.difference,
+            "rate": self.rate,
+            "restarts": self.restarts,
+        }
