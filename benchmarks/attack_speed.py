@@ -26,7 +26,7 @@ from torch import Tensor
 from scaleproof import Oracle, Rng, Speed, evaluate, load, load_model, suite
 from scaleproof.attacks import perturb
 from scaleproof.attacks.loop import Packing
-from scaleproof.evaluator import even_chunks
+from scaleproof.images import even_chunks
 from scaleproof.models import as_classifier
 from scaleproof.models.specs import import_timm
 from scaleproof.provenance import provenance

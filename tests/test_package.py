@@ -24,7 +24,7 @@ LAYERS = [
     {"evaluation", "images", "store"},
     {"units", "look", "progress"},
     {"evaluator"},
-    {"analysis", "gallery", "provenance"},
+    {"analysis", "audit", "gallery", "provenance"},
     {"train"},
     {"report"},
     {"cli"},

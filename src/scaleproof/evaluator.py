@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.loop import Packing, Tick, perturb
+from scaleproof.attacks.sampled import Sampled, whole
 from scaleproof.attacks.suites import unique
 from scaleproof.contract import (
     Finding,
@@ -29,7 +30,7 @@ from scaleproof.contract import (
     check_mode,
 )
 from scaleproof.evaluation import VERDICTS, Evaluation
-from scaleproof.images import Images, Rows, as_images, spans
+from scaleproof.images import Images, Rows, as_images, even_chunks, spans
 from scaleproof.look import first_look
 from scaleproof.losses import margin
 from scaleproof.models.architectures import weights_digest
@@ -148,7 +149,8 @@ class Run:
                 "weights": weights_digest(classifier),
                 "model": [str(normalisation), classifier.logit_scale, look],
                 "attacks": [
-                    [attack.label, attack.scale_invariant, attack.describe()] for attack in self.attacks
+                    [attack.label, attack.scale_invariant, attack.describe()]
+                    for attack in map(whole, self.attacks)
                 ],
                 "run": [
                     self.mode,
@@ -215,7 +217,7 @@ class Run:
             for attack in attacks:
                 for restart in range(attack.restarts):
                     meter.begin(chunk_label(attack, restart, number, len(chunks)), attack.steps + 1)
-                    rows = chunk[alive] if self.mode == "cascade" else chunk
+                    rows = self.rows_for(attack, chunk[alive] if self.mode == "cascade" else chunk)
                     key = f"{number:05d}.{attack.name}.{restart}"
                     unit = self.unit(key, attack, restart, rows, meter.tick)
                     units[attack.name].append(unit)
@@ -223,6 +225,9 @@ class Run:
                     alive[np.isin(chunk, unit.broken_rows)] = False
                     meter.end(before - int(alive.sum()))
         return units
+
+    def rows_for(self, attack: Attack, rows: Rows) -> Rows:
+        return rows[attack.takes(rows, self.seed, len(self.images))] if isinstance(attack, Sampled) else rows
 
     def unit(self, key: str, attack: Attack, restart: int, rows: Rows, tick: Tick) -> Unit:
         stored = Unit.accepted(restart, self.store.load(key), rows)
@@ -274,11 +279,6 @@ class Run:
             name: tensor.cpu().numpy().astype(VERDICTS[name]) for name, tensor in tensors.items()
         }
         return {**arrays, "digest": digests(found)}
-
-
-def even_chunks(rows: Rows, most: int) -> list[Rows]:
-    """As few chunks of at most `most` rows as will do, as even as can be: the first is the largest."""
-    return list(np.array_split(rows, -(-len(rows) // most))) if len(rows) else []
 
 
 def checked_mode(mode: str) -> None:

@@ -54,3 +54,8 @@ def as_images(images: Images | tuple[Tensor, Tensor]) -> Images:
 def spans(count: int, size: int) -> Iterator[Rows]:
     for start in range(0, count, size):
         yield np.arange(start, min(start + size, count), dtype=np.int64)
+
+
+def even_chunks(rows: Rows, most: int) -> list[Rows]:
+    """As few chunks of at most `most` rows as will do, as even as can be: the first is the largest."""
+    return list(np.array_split(rows, -(-len(rows) // most))) if len(rows) else []

@@ -11,6 +11,7 @@ from scaleproof.attacks.base import Attack
 from scaleproof.attacks.fab import FAB
 from scaleproof.attacks.pgd import PGD, fgsm
 from scaleproof.attacks.rays import RayS
+from scaleproof.attacks.sampled import Sampled
 from scaleproof.attacks.spsa import SPSA
 from scaleproof.attacks.square import Square
 from scaleproof.losses import (
@@ -54,6 +55,8 @@ def single_attacks() -> Mapping[str, Factory]:
         "square": lambda threat, *_: Square(threat=threat),
         **{f"spsa-{samples}": spsa_factory(samples) for samples in (128, 256, 512)},
         "rays": lambda threat, *_: RayS(threat=threat),
+        "fab-t-audit": lambda threat, *_: Sampled(FAB(threat=threat)),
+        "square-audit": lambda threat, *_: Sampled(Square(threat=threat)),
     }
 
 
@@ -81,6 +84,7 @@ SUITES: Mapping[str, tuple[str, ...]] = {
     "objectives": ("pgd", "pgd-cw", "pgd-dlr", "si-pgd", "pgd-pm", "pgd-std"),
     "standard": AUTOATTACK,
     "standard-bf16": AUTOATTACK,
+    "fast": ("pgd-pm", "pgd-std", "apgd-t", "fab-t-audit", "square-audit"),
     "blackbox": ("square", "spsa-128", "spsa-256", "spsa-512", "rays"),
 }
 
@@ -96,6 +100,7 @@ class Preset:
 PRESETS: Mapping[str, Preset] = {
     "standard": Preset("cascade", "float32"),
     "standard-bf16": Preset("cascade", "auto"),
+    "fast": Preset("cascade", "auto"),
     "blackbox": Preset("cascade", "auto"),
 }
 OTHERWISE = Preset("independent", "auto")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -60,6 +60,7 @@ def command(
 
 def run(job: Job, mode: str, allow_train_mode: bool) -> None:
     """Evaluate, unless the same run is finished; then show what is in the folder."""
+    from scaleproof.audit import evaluate_with_audit
     from scaleproof.cli.live import live_bar
     from scaleproof.cli.show import show
     from scaleproof.evaluator import evaluate
@@ -69,19 +70,20 @@ def run(job: Job, mode: str, allow_train_mode: bool) -> None:
         store = job.claim(group)
         if not job.finished(quiet=not group.writes):
             with live_bar(shown=group.writes) as progress:
-                evaluation = evaluate(
-                    job.loaded.classifier,
-                    job.dataset,
-                    job.attacks,
-                    mode=cast("Mode", mode),
-                    seed=job.seed,
-                    batch_size=job.batch_size,
-                    speed=job.speed,
-                    store=store,
-                    progress=progress,
-                    allow_train_mode=allow_train_mode,
-                    group=group,
-                )
+                settings: dict[str, Any] = {
+                    "seed": job.seed,
+                    "batch_size": job.batch_size,
+                    "speed": job.speed,
+                    "store": store,
+                    "progress": progress,
+                    "allow_train_mode": allow_train_mode,
+                    "group": group,
+                }
+                subject = (job.loaded.classifier, job.dataset, job.attacks)
+                if mode == "cascade":
+                    evaluation, _ = evaluate_with_audit(*subject, **settings)
+                else:
+                    evaluation = evaluate(*subject, mode=cast("Mode", mode), **settings)
                 group.wait()  # the writer clears away what the others still read
             if group.writes:
                 write(job, evaluation)

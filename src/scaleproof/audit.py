@@ -1,0 +1,131 @@
+"""Audit: attacks that seldom change a result, on a random sample of what is left, with a bound on the rest.
+
+In published runs of AutoAttack, FAB-T and Square take most of the time and change next to nothing. The suite `fast`
+runs them on a sample of the images that withstood everything else. If they break none of m out of M, then with 95%
+confidence they could break at most K of M, by the hypergeometric distribution. If they do break some, they run in full.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from scaleproof.attacks import Attack
+from scaleproof.attacks.sampled import whole
+from scaleproof.contract import Finding
+from scaleproof.evaluation import Evaluation
+from scaleproof.evaluator import evaluate
+from scaleproof.images import Images, as_images
+from scaleproof.store import MemoryStore
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """How many images withstood the attacks before the audit, how many it looked at, and what it broke."""
+
+    survivors: int
+    looked_at: int
+    broken: int
+    count: int  # of all images
+
+    @property
+    def bound(self) -> int:
+        """With 95% confidence at most so many of the survivors can be broken by the audit's attacks."""
+        return most_broken(self.broken, self.looked_at, self.survivors)
+
+    @property
+    def points(self) -> float:
+        """What those not looked at could still take off the robust accuracy, in points."""
+        return 100 * (self.bound - self.broken) / self.count
+
+    def as_json(self) -> dict[str, object]:
+        return {**asdict(self), "bound": self.bound, "points": self.points, "confidence": CONFIDENCE}
+
+    def sentence(self) -> str:
+        return (
+            f"Not AutoAttack standard: FAB-T and Square looked at {self.looked_at} of the {self.survivors} images "
+            f"that withstood the rest and broke {self.broken}; with 95% confidence they could take at most "
+            f"{self.points:.2f} points more off the robust accuracy."
+        )
+
+
+def most_broken(found: int, sample: int, population: int) -> int:
+    """The largest number of breakable images in a population under which so few finds are not yet implausible.
+
+    One-sided, exact: P(at most `found` in a sample without replacement) is above 5%.
+    """
+    low, high = found, population - (sample - found)
+    while low < high:  # the probability falls as the number grows
+        middle = (low + high + 1) // 2
+        if few_probability(found, sample, middle, population) > 1 - CONFIDENCE:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def few_probability(found: int, sample: int, breakable: int, population: int) -> float:
+    """P(X <= found) for X hypergeometric: breakable ones in a sample without replacement."""
+    least = max(0, sample - (population - breakable))
+    terms = [
+        log_choose(breakable, k)
+        + log_choose(population - breakable, sample - k)
+        - log_choose(population, sample)
+        for k in range(least, min(found, breakable, sample) + 1)
+    ]
+    return min(1.0, math.fsum(math.exp(term) for term in terms))
+
+
+def log_choose(n: int, k: int) -> float:
+    if not 0 <= k <= n:
+        return -math.inf
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+def audit_of(evaluation: Evaluation) -> Audit | None:
+    """The audit within an evaluation in cascade mode, where there is one."""
+    names = [result.name for result in evaluation.attacks if "audit" in result.settings]
+    if not names:
+        return None
+    alive = evaluation.clean_correct.copy()
+    for result in evaluation.attacks:
+        if result.name not in names:
+            alive &= ~result.broken()
+    audited = [result for result in evaluation.attacks if result.name in names]
+    seen = audited[0].verdicts["attacked"].any(axis=0)
+    broken = audited[0].broken().copy()
+    for result in audited[1:]:
+        broken |= result.broken()
+    return Audit(
+        survivors=int(alive.sum()),
+        looked_at=int(seen.sum()),
+        broken=int(broken.sum()),
+        count=evaluation.count,
+    )
+
+
+def evaluate_with_audit(
+    model: nn.Module, images: Images | tuple[Tensor, Tensor], attacks: Sequence[Attack], **settings: Any
+) -> tuple[Evaluation, Audit | None]:
+    """A cascade whose audits run in full where they find something: then their attacks are needed."""
+    source, settings = as_images(images), {"store": MemoryStore(), **settings}
+    evaluation = evaluate(model, source, attacks, mode="cascade", **settings)
+    audit = audit_of(evaluation)
+    if audit is None:
+        return evaluation, None
+    if audit.broken == 0:
+        return with_finding(evaluation, "audit", audit.sentence()), audit
+    meaning = f"the audit broke {audit.broken} of {audit.looked_at} images: its attacks were run in full"
+    evaluation = evaluate(model, source, [whole(attack) for attack in attacks], mode="cascade", **settings)
+    return with_finding(evaluation, "audit", meaning), audit
+
+
+def with_finding(evaluation: Evaluation, name: str, meaning: str) -> Evaluation:
+    finding = Finding(name=name, severity="note", meaning=meaning.rstrip("."))
+    return replace(evaluation, findings=(*evaluation.findings, finding))

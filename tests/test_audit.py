@@ -1,0 +1,93 @@
+"""The audit: its sample, its bound, and what happens when it finds something."""
+
+from __future__ import annotations
+
+from math import comb
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers import DoesNothing, LinearNet, decisions, images
+from scaleproof import PGD, Threat, evaluate, suite
+from scaleproof.attacks.sampled import Sampled
+from scaleproof.audit import Audit, audit_of, evaluate_with_audit, few_probability, most_broken
+from scaleproof.store import FolderStore
+
+LINF = Threat(eps=0.05)
+FAB_LIKE = PGD(threat=LINF, name="strong", label="Strong")
+NOTHING = DoesNothing(threat=LINF)
+
+
+def exact_probability(found: int, sample: int, breakable: int, population: int) -> float:
+    """P(X <= found), by counting subsets with whole numbers."""
+    ways = sum(
+        comb(breakable, k) * comb(population - breakable, sample - k)
+        for k in range(found + 1)
+        if k <= breakable and 0 <= sample - k <= population - breakable
+    )
+    return ways / comb(population, sample)
+
+
+@pytest.mark.parametrize(
+    ("found", "sample", "population"), [(0, 10, 40), (2, 10, 40), (0, 300, 4800), (5, 5, 9), (0, 1, 1)]
+)
+def test_the_bound_is_exact(found: int, sample: int, population: int) -> None:
+    bound = most_broken(found, sample, population)
+    assert exact_probability(found, sample, bound, population) > 0.05
+    if bound < population - (sample - found):
+        assert exact_probability(found, sample, bound + 1, population) <= 0.05
+    assert few_probability(found, sample, bound, population) == pytest.approx(
+        exact_probability(found, sample, bound, population), rel=1e-9
+    )
+
+
+def test_a_bound_by_hand() -> None:
+    """Two of four looked at, none broken: with two breakable P = C(2,2)/C(4,2) = 1/6, so two are plausible."""
+    assert most_broken(0, 2, 4) == 2
+    assert most_broken(0, 4, 4) == 0  # all were looked at
+    audit = Audit(survivors=4, looked_at=2, broken=0, count=10)
+    assert audit.points == pytest.approx(20)
+    assert "at most 20.00 points" in audit.sentence()
+
+
+def test_the_sample_depends_on_seed_and_image_alone() -> None:
+    attack, rows = Sampled(FAB_LIKE, count=300), np.arange(3000)
+    chosen = attack.takes(rows, seed=0, total=3000)
+    assert 230 < chosen.sum() < 370
+    assert (attack.takes(rows[500:900], 0, 3000) == chosen[500:900]).all()
+    assert (attack.takes(rows, 1, 3000) != chosen).any()
+    assert Sampled(FAB_LIKE, count=10_000).takes(rows, 0, 3000).all()
+
+
+def case() -> tuple[LinearNet, tuple]:
+    net, x = LinearNet().eval(), images(80)
+    return net, (x, decisions(net, x))
+
+
+def test_an_audit_that_finds_nothing_gives_a_bound() -> None:
+    net, data = case()
+    evaluation, audit = evaluate_with_audit(net, data, [FAB_LIKE, Sampled(NOTHING, count=40)])
+    assert audit is not None
+    left = int(evaluation.survivors("strong").sum())
+    assert (audit.survivors, audit.broken, audit.count) == (left, 0, 80)
+    assert 0 < audit.looked_at < left
+    assert any("Not AutoAttack standard" in finding.meaning for finding in evaluation.findings)
+
+
+def test_an_audit_that_finds_something_runs_in_full(tmp_path: Path) -> None:
+    net, data = case()
+    attacks = [NOTHING, Sampled(FAB_LIKE, count=30)]
+    evaluation, audit = evaluate_with_audit(net, data, attacks, store=FolderStore(tmp_path))
+    assert audit is not None
+    assert audit.broken > 0
+    expected = evaluate(net, data, [NOTHING, FAB_LIKE], mode="cascade")
+    assert (evaluation.survivors() == expected.survivors()).all()
+    assert [result.name for result in evaluation.attacks] == ["does-nothing", "strong"]
+    assert any("run in full" in finding.meaning for finding in evaluation.findings)
+
+
+def test_without_an_audit_there_is_none() -> None:
+    net, data = case()
+    assert audit_of(evaluate(net, data, [FAB_LIKE], mode="cascade")) is None
+    assert [attack.name for attack in suite("fast")][-2:] == ["fab-t-audit", "square-audit"]
