@@ -19,6 +19,7 @@ from scaleproof.losses import margin
 from scaleproof.models import Classifier
 from scaleproof.oracle import Oracle
 from scaleproof.speed import PLAIN
+from scaleproof.store import Arrays, MemoryStore
 from scaleproof.threat import solve_amount
 
 LINF, L2 = Threat(eps=0.05), Threat(norm="l2", eps=0.3)
@@ -251,6 +252,44 @@ def test_batch_sizes_do_not_matter(attack: Attack) -> None:
     ]
     for other in runs[1:]:
         assert (runs[0].attacks[0].broken() == other.attacks[0].broken()).all()
+
+
+class Cut(BaseException):
+    """A kill."""
+
+
+class CutStore(MemoryStore):
+    """Dies in the n-th save, before anything is kept."""
+
+    def __init__(self, kept: MemoryStore, life: int) -> None:
+        super().__init__(kept.units)
+        self.life = life
+
+    def save(self, key: str, arrays: Arrays) -> None:
+        self.life -= 1
+        if self.life < 0:
+            raise Cut
+        super().save(key, arrays)
+
+
+def test_cut_in_every_stage_and_resumed_gives_the_same_verdicts() -> None:
+    net, x = SmallConvNet().eval(), images(16, (3, 8, 8))
+    data, threat = (x, decisions(net, x)), Threat(eps=0.004)
+    attacks = [
+        APGD(threat=threat, steps=4), APGD(threat=threat, objective=losses.dlr, targets=2, steps=4, name="t"),
+        FAB(threat=threat, steps=2, targets=2), Square(threat=threat, steps=6),
+        SPSA(threat=threat, steps=2, samples=4), RayS(threat=threat, steps=6),
+    ]  # fmt: skip
+    settings = {"mode": "cascade", "batch_size": 8, "speed": PLAIN}
+    whole = evaluate(net, data, attacks, **settings)  # type: ignore[arg-type]
+    assert 0 < whole.robust().correct < 16
+    for life in range(1 + 2 * 8):  # the clean pass, then eight units for each of two chunks
+        kept = MemoryStore()
+        with pytest.raises(Cut):
+            evaluate(net, data, attacks, store=CutStore(kept, life), **settings)  # type: ignore[arg-type]
+        resumed = evaluate(net, data, attacks, store=kept, **settings)  # type: ignore[arg-type]
+        for one, two in zip(whole.attacks, resumed.attacks, strict=True):
+            assert (one.verdicts["digest"] == two.verdicts["digest"]).all(), f"cut in save {life}"
 
 
 def test_squares_shrink_as_published() -> None:

@@ -31,7 +31,7 @@ from scaleproof.contract import (
 )
 from scaleproof.evaluation import VERDICTS, Evaluation
 from scaleproof.images import Images, Rows, as_images, even_chunks, spans
-from scaleproof.look import first_look
+from scaleproof.look import first_look, randomness
 from scaleproof.losses import margin
 from scaleproof.models.architectures import weights_digest
 from scaleproof.models.classifier import Classifier, as_classifier
@@ -137,7 +137,7 @@ class Run:
             seconds=float(clean["seconds"]) + sum(result.seconds for result in results),
             speed=self.oracle.describe(),
             head=self.oracle.classifier.head_name,
-            findings=findings + gradient_findings(results),
+            findings=findings + randomness(self.oracle, self.images) + gradient_findings(results),
         )
 
     def fingerprint(self, look: list[list[float]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from scaleproof.contract import (
+    Finding,
     any_training,
     buffers_kept,
     check_finite,
@@ -39,6 +40,20 @@ def first_look(oracle: Oracle, images: Images, features: bool) -> list[list[floa
         if any_training(classifier)
         else [[float(f"{value:.2e}") for value in row] for row in logits.tolist()]
     )
+
+
+def randomness(oracle: Oracle, images: Images) -> tuple[Finding, ...]:
+    """A finding where the same images get other logits the second time: verdicts then depend on chance."""
+    x, _ = images.select(np.arange(min(FIRST_LOOK, len(images)), dtype=np.int64))
+    x = x.detach().to(oracle.device)
+    first, second = oracle.judge(x), oracle.judge(x)
+    if bool((first == second).all()):
+        return ()
+    meaning = (
+        "the model gives other logits for the same images each time: an attack sees one draw and its verdict is about "
+        "another, so the robust accuracy is no bound on what an attacker who tries again can reach"
+    )
+    return (Finding(name="randomised", severity="warning", meaning=meaning),)
 
 
 def first_logits(classifier: Classifier, images: Images) -> list[list[float]]:

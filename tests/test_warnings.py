@@ -1,0 +1,81 @@
+"""Models that only look robust: none of them gets a number without a warning in the result."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from helpers import SmallConvNet, decisions, images
+from scaleproof import Classifier, Threat, evaluate, suite
+from scaleproof.attacks import APGD
+from scaleproof.evaluation import Evaluation
+
+THREAT = Threat(eps=0.02)
+
+
+class Quantised(nn.Module):
+    """Rounds its input to eight levels: no gradient anywhere."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.net((x * 8).round() / 8)
+        return logits
+
+
+class Noisy(nn.Module):
+    """Adds noise to its input, each time another."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.net(x + 0.05 * torch.randn_like(x))
+        return logits
+
+
+def names(evaluation: Evaluation) -> set[str]:
+    return {finding.name for finding in evaluation.findings if finding.severity == "warning"}
+
+
+def case() -> tuple[SmallConvNet, Tensor, Tensor]:
+    net, x = SmallConvNet().eval(), images(12, (3, 8, 8))
+    return net, x, decisions(net, x)
+
+
+def test_a_healthy_model_is_not_accused() -> None:
+    net, x, y = case()
+    assert names(evaluate(net, (x, y), suite("apgd-ce,apgd-t", THREAT), mode="cascade")) == set()
+
+
+def test_a_model_without_gradients() -> None:
+    net, x, _ = case()
+    model = Quantised(net).eval()
+    y = decisions(model, x)
+    assert "gradient-zero" in names(evaluate(model, (x, y), [APGD(threat=THREAT, steps=20)], mode="cascade"))
+
+
+def test_logits_ten_thousand_times_as_large() -> None:
+    net, x, y = case()
+    large = Classifier(net).rescaled(1e4)
+    evaluation = evaluate(large, (x, y), [APGD(threat=Threat(eps=0.002), steps=20)], mode="cascade")
+    assert "gradient-zero" in names(evaluation)
+
+
+def test_a_randomised_model() -> None:
+    net, x, y = case()
+    torch.manual_seed(0)
+    evaluation = evaluate(Noisy(net).eval(), (x, y), suite("pgd", THREAT, steps=2))
+    assert "randomised" in names(evaluation)
+    assert any("each time" in finding.meaning for finding in evaluation.findings)
+
+
+@pytest.mark.parametrize("mode", ["independent", "cascade"])
+def test_the_warning_is_in_the_json(mode: str) -> None:
+    net, x, y = case()
+    document = evaluate(Noisy(net).eval(), (x, y), suite("pgd", THREAT, steps=1), mode=mode).as_json()  # type: ignore[arg-type]
+    assert "randomised" in str(document["findings"])
