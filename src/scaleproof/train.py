@@ -184,6 +184,7 @@ class Session:
         load_weights(measured, weights)
         facts = {
             "epoch": str(epoch),
+            "trained": trained_on(plan),
             "defense": json.dumps(plan.defense.describe()),
             "batch_norm": json.dumps(vars(plan.defense.batch_norm)),
         }
@@ -260,6 +261,12 @@ def streaming(session: Session, stream: Any) -> ExitStack:
     if stream is not None:
         stack.enter_context(torch.cuda.stream(stream))
     return stack
+
+
+def trained_on(plan: Plan) -> str:
+    """Data and ball of a training in a few words, kept with the weights."""
+    ball = plan.attacks[0].threat
+    return f"{plan.name} on {plan.dataset.name}, {ball.norm} {255 * ball.eps:.4g}/255"
 
 
 def described(dataset: Dataset) -> dict[str, object]:

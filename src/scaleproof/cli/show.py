@@ -34,9 +34,11 @@ def show_training(folders: Sequence[Path]) -> None:
     from scaleproof.report import render
 
     console = Console()
-    for folder in folders:
+    documents = [json.loads((folder / "training.json").read_text()) for folder in folders]
+    for folder, document in zip(folders, documents, strict=True):
         paths = render(folder)
-        document = json.loads((folder / "training.json").read_text())
         console.print(tables.training_table(document))
         for remark in [*tables.training_remarks(document), f"Report: {paths[0]}"]:
             console.print(remark, soft_wrap=True, markup=False, highlight=False)
+    if len(documents) > 1:
+        console.print(tables.seeds_table(documents))

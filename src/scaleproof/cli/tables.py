@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import mean, stdev
 from typing import Any
 
 from rich.table import Table
@@ -148,3 +149,27 @@ def training_remarks(document: Document) -> list[str]:
     if document["stopped"] is not None:
         said.append(f"The guard {document['stopped']}.")
     return [*said, "Robust accuracy is an upper bound."]
+
+
+def seeds_table(documents: list[Document]) -> Table:
+    """Means over several trainings and their standard deviations (n - 1), one row a set of weights."""
+    first = documents[0]["results"]["selected"]["evaluation"]
+    labels = ["clean", *(attack["label"] for attack in first["attacks"]), "worst case"]
+    table = Table(title=f"{len(documents)} seeds: mean and deviation in %", title_justify="left")
+    for name in ("weights", *labels):
+        table.add_column(name, justify="left" if name == "weights" else "right", no_wrap=True)
+    for kind in documents[0]["results"]:
+        found = [accuracies(document["results"][kind]["evaluation"]) for document in documents]
+        cells = [f"{mean(column):.2f} ± {stdev(column):.2f}" for column in zip(*found, strict=True)]
+        table.add_row(CHECKPOINTS[kind], *cells)
+    return table
+
+
+def accuracies(evaluation: Document) -> list[float]:
+    """Clean, each attack, worst case, in percent."""
+    shares = [
+        evaluation["clean"],
+        *(attack["robust"] for attack in evaluation["attacks"]),
+        evaluation["worst_case"],
+    ]
+    return [100 * share["accuracy"] for share in shares]

@@ -107,7 +107,8 @@ def from_file(spec: str, path: Path, architecture: str | None) -> LoadedModel:
         raise ValueError(f"{path} does not say its architecture: give it, as --arch or architecture=")
     net = network_of(name, weights)
     settings = {key: json.loads(weights.metadata[key]) for key in SETTINGS if key in weights.metadata}
-    notes = (*weights.notes, *fill(net, weights))
+    trained = [f"trained as {weights.metadata['trained']}"] if "trained" in weights.metadata else []
+    notes = (*weights.notes, *fill(net, weights), *trained)
     return loaded(Classifier(net.eval(), **settings), spec, name, notes)
 
 
