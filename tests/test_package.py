@@ -23,6 +23,7 @@ LAYERS = [
     {"training"},
     {"evaluation", "images", "store"},
     {"units", "look", "progress"},
+    {"verdicts"},
     {"evaluator"},
     {"analysis", "audit", "gallery", "provenance"},
     {"train"},

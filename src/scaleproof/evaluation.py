@@ -59,6 +59,7 @@ VERDICTS = {
     "margin": np.float32,  # best other logit minus true logit: positive when misclassified
     "size": np.float32,  # of the perturbation
     "digest": np.uint64,  # of the example's bytes
+    "chance": np.float32,  # share of draws in which a randomised model is right; otherwise 0 or 1
 }
 EMPTY = {
     "broken": False,
@@ -67,6 +68,7 @@ EMPTY = {
     "margin": math.nan,
     "size": math.nan,
     "digest": 0,
+    "chance": math.nan,
 }
 
 
@@ -113,6 +115,8 @@ class Evaluation:
     speed: Mapping[str, object]
     head: str | None = None
     findings: tuple[Finding, ...] = field(default=())
+    draws: int = 1  # of a randomised model, behind each gradient and each verdict
+    clean_chance: NDArray[np.float32] | None = None
 
     def __repr__(self) -> str:
         shares = {"clean": self.clean, **{result.name: self.robust(result.name) for result in self.attacks}}
@@ -153,9 +157,35 @@ class Evaluation:
         """Robust accuracy: an upper bound, found by one attack or the worst case over all."""
         return Share(int(self.survivors(name, restarts).sum()), self.count)
 
+    def expected(self, name: str | None = None) -> float:
+        """The accuracy to be expected of a randomised model over its draws, by one attack or the worst over all."""
+        chance = self.clean_correct.astype(np.float64) if self.clean_chance is None else self.clean_chance
+        for result in self.attacks:
+            if name is None or result.name == name or self.mode == "cascade":
+                chance = np.fmin(chance, np.fmin.reduce(result.verdicts["chance"], axis=0))
+            if result.name == name:
+                break
+        return float(chance.mean())
+
+    def expectation_as_json(self) -> dict[str, object]:
+        if self.draws == 1:
+            return {}
+        attacks = {result.name: self.expected(result.name) for result in self.attacks}
+        assert self.clean_chance is not None
+        clean = float(self.clean_chance.mean())
+        return {
+            "expected": {
+                "draws": self.draws,
+                "clean": clean,
+                "attacks": attacks,
+                "worst_case": self.expected(),
+            }
+        }
+
     def as_json(self) -> dict[str, object]:
         """The part of `evaluation.json` that follows from the verdicts."""
         return {
+            **self.expectation_as_json(),
             "mode": self.mode,
             "clean": self.clean.as_json(),
             "attacks": [self.attack_as_json(result) for result in self.attacks],

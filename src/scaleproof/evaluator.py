@@ -32,7 +32,6 @@ from scaleproof.contract import (
 from scaleproof.evaluation import VERDICTS, Evaluation
 from scaleproof.images import Images, Rows, as_images, even_chunks, spans
 from scaleproof.look import first_look, randomness
-from scaleproof.losses import margin
 from scaleproof.models.architectures import weights_digest
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.oracle import Oracle
@@ -41,7 +40,8 @@ from scaleproof.progress import Meter, Report, chunk_label
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
 from scaleproof.store import MemoryStore, UnitStore, settings_digest
-from scaleproof.units import Unit, assemble, digests, gradient_findings
+from scaleproof.units import Unit, assemble, gradient_findings
+from scaleproof.verdicts import verdict
 
 Mode = Literal["independent", "cascade"]
 Arrays = Mapping[str, NDArray[Any]]
@@ -60,11 +60,13 @@ def evaluate(
     progress: Report | None = None,
     allow_train_mode: bool = False,
     group: Group = ALONE,
+    draws: int = 1,
 ) -> Evaluation:
     """Robust accuracy of a model under attacks, with the verdict on every image.
 
     `independent`: each attack on every correctly classified image, with all its steps (the paper's columns).
     `cascade`: each attack on what those before it left, and broken rows leave the loop at once (the worst case, fast).
+    A randomised model is asked `draws` times for each gradient and verdict (expectation over transformation).
     Several processes share the chunks through a `store` that all of them see; each returns the whole evaluation.
     """
     checked_mode(mode)
@@ -74,9 +76,8 @@ def evaluate(
         source, classifier = as_images(images), as_classifier(model)
         findings = check_mode(classifier.net, allow_train_mode)
         with buffers_kept(classifier):
-            run = Run(
-                classifier, source, unique(attacks), mode, seed, batch_size, speed, store or MemoryStore()
-            )
+            kept = store or MemoryStore()
+            run = Run(classifier, source, unique(attacks), mode, seed, batch_size, speed, kept, draws)
             if group.size > 1:
                 run.share(group)
                 group.wait()
@@ -96,14 +97,17 @@ class Run:
         batch_size: int | None,
         speed: Speed | None,
         store: UnitStore,
+        draws: int = 1,
     ) -> None:
         if len(images) == 0:
             raise ValueError("an evaluation needs at least one image, got none")
         self.images, self.attacks, self.mode, self.seed, self.store = images, attacks, mode, seed, store
-        self.oracle = Oracle(classifier, speed=speed)
+        self.oracle = Oracle(classifier, speed=speed, draws=draws)
         self.exact = self.oracle
         if any(attack.needs_exact for attack in attacks) and "bf16" in self.oracle.choice.precision:
-            self.exact = Oracle(classifier, speed=replace(self.oracle.speed, precision="float32"))
+            self.exact = Oracle(
+                classifier, speed=replace(self.oracle.speed, precision="float32"), draws=draws
+            )
         self.batch_size = checked_batch_size(batch_size, self.oracle.device)
         self.features = any(attack.needs_features for attack in attacks)
 
@@ -138,6 +142,8 @@ class Run:
             speed=self.oracle.describe(),
             head=self.oracle.classifier.head_name,
             findings=findings + randomness(self.oracle, self.images) + gradient_findings(results),
+            draws=self.oracle.draws,
+            clean_chance=clean.get("chance"),
         )
 
     def fingerprint(self, look: list[list[float]]) -> str:
@@ -157,6 +163,7 @@ class Run:
                     self.seed,
                     len(self.images),
                     self.batch_size,
+                    self.oracle.draws,
                     str(self.oracle.choice.precision),
                 ],
             }
@@ -184,11 +191,15 @@ class Run:
     def clean_part(self, rows: Rows) -> dict[str, NDArray[Any]]:
         x, y = self.batch(rows)
         check_images(x, y, int(rows[0]))
-        output = self.oracle.judge_outputs(x, features=self.features)
-        check_finite(output.logits)
-        check_labels(y, output.logits.shape[1], int(rows[0]))
-        decision = output.logits.argmax(1)
-        part = {"label": y, "prediction": decision}
+        with self.oracle.chance(self.seed, "clean", int(rows[0])):
+            output = self.oracle.judge_outputs(x, features=self.features)
+            logits, chance = (
+                self.oracle.judge_chance(x, y) if self.oracle.draws > 1 else (output.logits, None)
+            )
+        check_finite(logits)
+        check_labels(y, logits.shape[1], int(rows[0]))
+        decision = logits.argmax(1)
+        part = {"label": y, "prediction": decision} | ({} if chance is None else {"chance": chance})
         if self.features:
             part["cosine_disagrees"] = output.cosines.argmax(1) != decision
         arrays: dict[str, NDArray[Any]] = {name: tensor.cpu().numpy() for name, tensor in part.items()}
@@ -246,11 +257,10 @@ class Run:
         if len(rows) > 0:
             x, y = self.batch(rows)
             index, rng = torch.from_numpy(rows).to(x.device), Rng(self.seed, attack.name, restart)
-            drop = self.mode == "cascade"
-            found = perturb(attack, oracle, x, y, index, rng, drop=drop, packing=self.packing, tick=tick)
-            arrays = self.verdict(
-                attack, oracle, x, found, y
-            )  # copies to the host, so the clock below is honest
+            drop = self.mode == "cascade" and oracle.draws == 1  # one lucky draw is no verdict
+            with oracle.chance(self.seed, attack.name, restart, int(rows[0])):
+                found = perturb(attack, oracle, x, y, index, rng, drop=drop, packing=self.packing, tick=tick)
+                arrays = verdict(attack, oracle, x, found, y)  # copies to the host: the clock below is honest
         counts = [cost.forwards - forwards, cost.backwards - backwards, *oracle.health.read()]
         return {
             **arrays,
@@ -258,27 +268,6 @@ class Run:
             "counts": np.array(counts),
             "seconds": np.array(time.perf_counter() - began),
         }
-
-    def verdict(
-        self, attack: Attack, oracle: Oracle, x: Tensor, found: Tensor, y: Tensor
-    ) -> dict[str, NDArray[Any]]:
-        """The last word on examples: budget and pixel range, then the float32 decision."""
-        wrong = attack.threat.violation(found, x)
-        if wrong is not None:
-            raise ValueError(f"attack {attack.name!r} broke its own rules: {wrong}")
-        logits = oracle.judge(found)
-        prediction = logits.argmax(1)
-        tensors = {
-            "broken": prediction != y,
-            "attacked": torch.ones_like(y, dtype=torch.bool),
-            "prediction": prediction,
-            "margin": margin(logits, y),
-            "size": attack.threat.size(found - x),
-        }
-        arrays: dict[str, NDArray[Any]] = {
-            name: tensor.cpu().numpy().astype(VERDICTS[name]) for name, tensor in tensors.items()
-        }
-        return {**arrays, "digest": digests(found)}
 
 
 def checked_mode(mode: str) -> None:

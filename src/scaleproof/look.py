@@ -49,9 +49,12 @@ def randomness(oracle: Oracle, images: Images) -> tuple[Finding, ...]:
     first, second = oracle.judge(x), oracle.judge(x)
     if bool((first == second).all()):
         return ()
+    if oracle.draws > 1:
+        meaning = f"the model is randomised: gradients and verdicts are over {oracle.draws} draws"
+        return (Finding(name="randomised", severity="note", meaning=meaning),)
     meaning = (
         "the model gives other logits for the same images each time: an attack sees one draw and its verdict is about "
-        "another, so the robust accuracy is no bound on what an attacker who tries again can reach"
+        "another, so the robust accuracy is no bound on what an attacker who tries again can reach: use the suite rand"
     )
     return (Finding(name="randomised", severity="warning", meaning=meaning),)
 

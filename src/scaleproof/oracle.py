@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,12 +58,15 @@ class Health:
 class Oracle:
     """Values and gradients of any objective on one classifier; `speed` says how they may be computed."""
 
-    def __init__(self, classifier: Classifier, *, speed: Speed | None = None) -> None:
-        self.classifier = classifier
+    def __init__(self, classifier: Classifier, *, speed: Speed | None = None, draws: int = 1) -> None:
+        if draws < 1:
+            raise ValueError(f"draws must be >= 1, got {draws}")
+        self.classifier, self.draws = classifier, draws
         self.speed = speed or Speed()
         self.device = device_of(classifier)
         self.choice = choose(classifier, self.device, self.speed)
-        self.graphs = GraphCache() if self.speed.graph and self.device.type == "cuda" else None
+        graph = self.speed.graph and self.device.type == "cuda" and draws == 1
+        self.graphs = GraphCache() if graph else None
         self.cost, self.health = Cost(), Health(self.device)
 
     @contextmanager
@@ -90,10 +95,15 @@ class Oracle:
 
         with torch.no_grad(), self.arithmetic():
             run = compute if self.graphs is None else partial(self.graphs, "logits", compute)
-            return run(x)[0]
+            return mean_logits([run(x)[0] for _ in range(self.draws)])
 
     def value_and_grad(self, objective: Objective, x: Tensor, y: Tensor) -> Gradient:
-        """The objective at x and its gradient, from one forward and one backward pass."""
+        """The objective at x and its gradient: of one forward and backward pass, or the mean over the draws."""
+        if self.draws > 1:
+            return mean_gradient([self.one_gradient(objective, x, y) for _ in range(self.draws)])
+        return self.one_gradient(objective, x, y)
+
+    def one_gradient(self, objective: Objective, x: Tensor, y: Tensor) -> Gradient:
         self.cost.forwards += len(x)
         self.cost.backwards += len(x)
 
@@ -122,6 +132,23 @@ class Oracle:
         """The classifier's own logits in float32 with TF32 off: what verdicts are made of."""
         return self.judge_outputs(x, features=False).logits
 
+    def judge_chance(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of the mean probabilities over the draws, and the share of draws that are right (B,)."""
+        drawn = [self.judge(x) for _ in range(self.draws)]
+        right = torch.stack([(logits.argmax(1) == y).float() for logits in drawn]).mean(0)
+        return mean_logits(drawn), right
+
+    @contextmanager
+    def chance(self, *key: object) -> Iterator[None]:
+        """A randomised model draws the same numbers for the same key, whatever was drawn before."""
+        if self.draws == 1:
+            yield
+            return
+        digest = hashlib.sha256("/".join(map(str, key)).encode()).digest()
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(int.from_bytes(digest[:7], "little"))
+            yield
+
     def judge_outputs(self, x: Tensor, *, features: bool) -> Output:
         self.cost.forwards += len(x)
         with torch.no_grad(), on_device(self.device), exact_float32():
@@ -148,3 +175,17 @@ def input_gradient(value: Tensor, x: Tensor) -> Tensor:
         return torch.zeros_like(x)
     (gradient,) = torch.autograd.grad(value.sum(), x, allow_unused=True, materialize_grads=True)
     return gradient.detach()
+
+
+def mean_logits(drawn: list[Tensor]) -> Tensor:
+    """Logarithms of the mean probabilities; one draw is left as it is."""
+    if len(drawn) == 1:
+        return drawn[0]
+    return torch.stack([logits.log_softmax(1) for logits in drawn]).logsumexp(0) - math.log(len(drawn))
+
+
+def mean_gradient(drawn: list[Gradient]) -> Gradient:
+    """The expectation over draws of a randomised model (Athalye et al. 2018)."""
+    value = torch.stack([at.value for at in drawn]).mean(0)
+    gradient = torch.stack([at.gradient for at in drawn]).mean(0)
+    return Gradient(value, gradient, mean_logits([at.logits for at in drawn]))

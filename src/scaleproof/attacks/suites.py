@@ -85,6 +85,7 @@ SUITES: Mapping[str, tuple[str, ...]] = {
     "standard": AUTOATTACK,
     "standard-bf16": AUTOATTACK,
     "fast": ("pgd-pm", "pgd-std", "apgd-t", "fab-t-audit", "square-audit"),
+    "rand": ("apgd-ce", "apgd-dlr"),
     "blackbox": ("square", "spsa-128", "spsa-256", "spsa-512", "rays"),
 }
 
@@ -95,6 +96,7 @@ class Preset:
 
     mode: str
     precision: str
+    draws: int = 1
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -102,6 +104,7 @@ PRESETS: Mapping[str, Preset] = {
     "standard-bf16": Preset("cascade", "auto"),
     "fast": Preset("cascade", "auto"),
     "blackbox": Preset("cascade", "auto"),
+    "rand": Preset("cascade", "float32", draws=20),
 }
 OTHERWISE = Preset("independent", "auto")
 

@@ -35,6 +35,13 @@ def command(
             show_default=False,
         ),
     ] = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            help="For randomised models: draws behind each gradient and verdict (suite rand: 20).",
+            show_default=False,
+        ),
+    ] = None,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",
@@ -54,11 +61,12 @@ def command(
     checked_mode(mode)
     if precision == "auto":
         words["precision"] = usual.precision
-    job = prepare("evaluation", Request.of(words), {"mode": mode})
-    run(job, mode, allow_train_mode)
+    draws = usual.draws if draws is None else draws
+    job = prepare("evaluation", Request.of(words), {"mode": mode, "draws": draws})
+    run(job, mode, allow_train_mode, draws)
 
 
-def run(job: Job, mode: str, allow_train_mode: bool) -> None:
+def run(job: Job, mode: str, allow_train_mode: bool, draws: int) -> None:
     """Evaluate, unless the same run is finished; then show what is in the folder."""
     from scaleproof.audit import evaluate_with_audit
     from scaleproof.cli.live import live_bar
@@ -78,6 +86,7 @@ def run(job: Job, mode: str, allow_train_mode: bool) -> None:
                     "progress": progress,
                     "allow_train_mode": allow_train_mode,
                     "group": group,
+                    "draws": draws,
                 }
                 subject = (job.loaded.classifier, job.dataset, job.attacks)
                 if mode == "cascade":

@@ -56,6 +56,12 @@ def evaluation_remarks(document: Document) -> list[str]:
                 f"{attack['label']}: the cosine's argmax is not the decision on {share} of the clean images."
             )
         said += [f"{attack['label']}: {note}." for note in attack["notes"]]
+    if "expected" in document:
+        found = document["expected"]
+        said.append(
+            f"Expected accuracy over {found['draws']} draws: clean {100 * found['clean']:.2f}%, "
+            f"worst case {100 * found['worst_case']:.2f}%."
+        )
     said += [f"{finding['severity']}: {finding['meaning']}." for finding in document["findings"]]
     return [*said, "Robust accuracy is an upper bound."]
 
