@@ -32,7 +32,7 @@ Limit = Annotated[int | None, typer.Option(help="Take the first N images only.",
 Attacks = Annotated[
     str,
     typer.Option(
-        help="Suites (paper, objectives, standard, standard-bf16, fast, rand, blackbox) or attacks, with commas between: "
+        help="Suites (paper, objectives, standard, standard-bf16, fast, rand, blackbox) or attacks, by commas: "
         "fgsm, pgd, pgd-cw, pgd-dlr, si-pgd, pgd-pm (probability margin), pgd-std (standardised logits), "
         "apgd-ce, apgd-dlr, apgd-si, apgd-t, fab-t, square, spsa-128, spsa-256, spsa-512, rays."
     ),
