@@ -144,7 +144,7 @@ def losses_section(run: Run, training: Training) -> Section:
     names = term_names(training)
     parts = f"The loss is the sum of {len(names)} terms: {', '.join(names)}. " if len(names) > 1 else ""
     sentence = (
-        f"{parts}The learning rate is the one at the start of the epoch; accuracy in training counts the very "
+        f"{parts}The learning rate is the one in the middle of the epoch; accuracy in training counts the very "
         "images and perturbations that were trained on."
     )
     return Section(
