@@ -316,7 +316,7 @@ def test_standard_is_autoattack() -> None:
     assert [attack.name for attack in attacks] == ["apgd-ce", "apgd-t", "fab-t", "square"]
     assert [attack.steps for attack in attacks] == [100, 100, 100, 5000]
     assert [attack.restarts for attack in attacks] == [1, 9, 9, 1]
-    assert (preset("standard").mode, preset("standard").precision) == ("cascade", "float32")
+    assert (preset("standard").mode, preset("standard").precision) == ("cascade", "tf32")
     assert preset("paper").mode == "independent"
     assert [attack.needs_exact for attack in attacks] == [False, False, True, True]
 

@@ -13,8 +13,9 @@ from scaleproof.models import Classifier, load_model
 from scaleproof.models.preact import PreActResNet
 from scaleproof.models.resnet import BasicBlock, Bottleneck, ResNet
 from scaleproof.oracle import Oracle
-from scaleproof.speed import PLAIN, Speed, exact_float32
+from scaleproof.speed import PLAIN, Speed, exact_float32, tf32_float32
 from scaleproof.speed.fold import can_fold, fold
+from scaleproof.speed.precision import arithmetic_units
 
 OBJECTIVES = [
     losses.cross_entropy,
@@ -171,7 +172,7 @@ def test_exact_float32_restores_what_it_found() -> None:
 
 
 def test_bad_precision() -> None:
-    with pytest.raises(ValueError, match="precision must be one of auto, float32, bf16, got 'fp8'"):
+    with pytest.raises(ValueError, match="precision must be one of auto, float32, tf32, bf16, got 'fp8'"):
         Speed(precision="fp8")  # type: ignore[arg-type]
 
 
@@ -184,3 +185,22 @@ def test_compiled_gradients_agree(demo: tuple[Classifier, Tensor, Tensor]) -> No
     result = fast.value_and_grad(losses.cross_entropy, x, y)
     assert fast.describe()["compiled"]
     assert float(F.cosine_similarity(result.gradient.flatten(), plain.gradient.flatten(), dim=0)) > 0.9999
+
+
+def test_tf32_is_set_for_gpu_products_alone_and_restored() -> None:
+    units = arithmetic_units()
+    saved = [unit.fp32_precision for unit in units]
+    with tf32_float32():
+        assert [unit.fp32_precision for unit in units] == ["tf32", "tf32", "ieee", "ieee"]
+    assert [unit.fp32_precision for unit in units] == saved
+
+
+def test_tf32_is_float32_on_a_cpu() -> None:
+    net = Classifier(trained_looking(NETWORKS["resnet"]()))
+    x, y = torch.rand(4, 3, 16, 16), torch.arange(4)
+    one, two = (
+        Oracle(net, speed=Speed(precision=kind)).value_and_grad(losses.cross_entropy, x, y)  # type: ignore[arg-type]
+        for kind in ("tf32", "float32")
+    )
+    assert torch.equal(one.gradient, two.gradient)
+    assert Oracle(net, speed=Speed(precision="tf32")).describe()["precision"] == "tf32"

@@ -159,7 +159,7 @@ def invoke(*arguments: str) -> tuple[int, str]:
         (["at", "--seeds", "1,x"], "--seeds must be whole numbers"),
         (["at", "--seeds", "1,1"], "--seeds must differ"),
         (["at", "--epochs", "0"], "epochs must be a whole number >= 1, got 0"),
-        (["at", "--precision", "half"], "precision must be one of auto, float32, bf16, got 'half'"),
+        (["at", "--precision", "half"], "precision must be one of auto, float32, tf32, bf16, got 'half'"),
         (["at", "--guard", "maybe"], "guard must be one of off, stop, rollback, got 'maybe'"),
         (["at", "--attack-mode", "test"], "batch norm attack must be one of eval, train, got 'test'"),
         (["at", "--eps", "8"], "eps must be at most 1"),

@@ -39,10 +39,15 @@ from scaleproof.parallel import ALONE, Group
 from scaleproof.progress import Meter, Report, chunk_label
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
+from scaleproof.speed.backends import Precision
 from scaleproof.store import MemoryStore, UnitStore, settings_digest
 from scaleproof.units import Unit, assemble, gradient_findings
 from scaleproof.verdicts import verdict
 
+EXACT: dict[str, Precision] = {
+    "cpu": "float32",
+    "cuda": "tf32",
+}  # of searches that bf16 would drown in rounding
 Mode = Literal["independent", "cascade"]
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -106,7 +111,9 @@ class Run:
         self.exact = self.oracle
         if any(attack.needs_exact for attack in attacks) and "bf16" in self.oracle.choice.precision:
             self.exact = Oracle(
-                classifier, speed=replace(self.oracle.speed, precision="float32"), draws=draws
+                classifier,
+                speed=replace(self.oracle.speed, precision=EXACT[self.oracle.device.type]),
+                draws=draws,
             )
         self.batch_size = checked_batch_size(batch_size, self.oracle.device)
         self.features = any(attack.needs_features for attack in attacks)

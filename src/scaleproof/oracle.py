@@ -15,7 +15,7 @@ from torch import Tensor
 from scaleproof.losses import Objective
 from scaleproof.models.classifier import Classifier, device_of
 from scaleproof.models.output import Output, at_least_float32
-from scaleproof.speed import GraphCache, Speed, ascend, choose, exact_float32, on_device
+from scaleproof.speed import GraphCache, Speed, ascend, choose, exact_float32, on_device, tf32_float32
 from scaleproof.threat import Threat
 
 
@@ -72,12 +72,9 @@ class Oracle:
     @contextmanager
     def arithmetic(self) -> Iterator[None]:
         """The device, the backend's own number formats whatever the caller's, true float32 where it is float32."""
-        own = (
-            torch.autocast(self.device.type, enabled=False)
-            if "bf16" in self.choice.precision
-            else exact_float32()
-        )
-        with on_device(self.device), own:
+        kinds = {"float32": exact_float32, "tf32": tf32_float32}
+        off = partial(torch.autocast, self.device.type, enabled=False)
+        with on_device(self.device), kinds.get(self.choice.precision, off)():
             yield
 
     def outputs(self, x: Tensor, *, features: bool = False) -> Output:

@@ -100,7 +100,7 @@ class Preset:
 
 
 PRESETS: Mapping[str, Preset] = {
-    "standard": Preset("cascade", "float32"),
+    "standard": Preset("cascade", "tf32"),
     "standard-bf16": Preset("cascade", "auto"),
     "fast": Preset("cascade", "auto"),
     "blackbox": Preset("cascade", "auto"),

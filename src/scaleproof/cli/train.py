@@ -82,7 +82,7 @@ def command(
     precision: Annotated[
         str,
         typer.Option(
-            help="auto (bf16 on a GPU), float32 (the plain loop) or bf16. Verdicts are float32 always."
+            help="auto (bf16 on a GPU), float32 (the plain loop), tf32 or bf16. Verdicts are float32 always."
         ),
     ] = "auto",
     sync_batch_norm: Annotated[

@@ -2,7 +2,17 @@
 
 from scaleproof.speed.backends import PLAIN, Choice, Speed, choose
 from scaleproof.speed.graph import GraphCache
-from scaleproof.speed.precision import exact_float32, on_device
+from scaleproof.speed.precision import exact_float32, on_device, tf32_float32
 from scaleproof.speed.steps import ascend
 
-__all__ = ["PLAIN", "Choice", "GraphCache", "Speed", "ascend", "choose", "exact_float32", "on_device"]
+__all__ = [
+    "PLAIN",
+    "Choice",
+    "GraphCache",
+    "Speed",
+    "ascend",
+    "choose",
+    "exact_float32",
+    "on_device",
+    "tf32_float32",
+]

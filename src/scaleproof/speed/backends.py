@@ -20,7 +20,7 @@ from scaleproof.models.resnet import ResNet
 from scaleproof.speed.fold import OwnNetwork, can_fold, fold
 from scaleproof.speed.precision import has_fast_bf16
 
-Precision = Literal["auto", "float32", "bf16"]
+Precision = Literal["auto", "float32", "tf32", "bf16"]
 Backend = Callable[[Tensor, bool], Output]
 
 
@@ -69,8 +69,12 @@ def choose(classifier: Classifier, device: torch.device, speed: Speed) -> Choice
         if speed.compile:
             body = torch.compile(body, dynamic=False)
     backend = FoldedBackend(classifier, head, body)
-    precision = "bf16" if bf16 else "float32"
+    precision = "bf16" if bf16 else plain_name(speed)
     return Choice(backend=backend, precision=precision, folded=True, compiled=speed.compile, notes=notes)
+
+
+def plain_name(speed: Speed) -> str:
+    return "tf32" if speed.precision == "tf32" else "float32"
 
 
 def fast_gradients(device: torch.device, own: bool) -> bool:
@@ -81,7 +85,7 @@ def fast_gradients(device: torch.device, own: bool) -> bool:
 def plain_choice(classifier: Classifier, device: torch.device, bf16: bool, speed: Speed) -> Choice:
     backend = PlainBackend(classifier, device, bf16)
     notes = () if not speed.compile else ("compile is for our own architectures in eval mode: not compiled",)
-    precision = "bf16 autocast" if bf16 else "float32"
+    precision = "bf16 autocast" if bf16 else plain_name(speed)
     return Choice(backend=backend, precision=precision, folded=False, compiled=False, notes=notes)
 
 

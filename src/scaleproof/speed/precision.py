@@ -12,8 +12,24 @@ import torch
 @contextmanager
 def exact_float32() -> Iterator[None]:
     """No TF32, no bf16 in place of float32, no autocast inside, whatever the caller set; restored afterwards."""
+    with float32_as("ieee"):
+        yield
+
+
+@contextmanager
+def tf32_float32() -> Iterator[None]:
+    """Products of float32 in TF32 on a GPU, as torch's convolutions are by default; exact on a CPU."""
+    with float32_as("tf32"):
+        yield
+
+
+@contextmanager
+def float32_as(kind: str) -> Iterator[None]:
+    """How products of float32 are computed inside, without autocast; restored afterwards."""
     saved = [(unit, unit.fp32_precision) for unit in arithmetic_units()]
-    for unit, _ in saved:
+    for unit, _ in saved[:GPU_UNITS]:
+        unit.fp32_precision = kind
+    for unit, _ in saved[GPU_UNITS:]:
         unit.fp32_precision = "ieee"
     try:
         with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
@@ -21,6 +37,9 @@ def exact_float32() -> Iterator[None]:
     finally:
         for unit, precision in saved:
             unit.fp32_precision = precision
+
+
+GPU_UNITS = 2  # the first of the units below
 
 
 def arithmetic_units() -> tuple[Any, ...]:

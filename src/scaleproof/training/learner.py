@@ -14,7 +14,7 @@ from scaleproof.defenses.inner import Inner
 from scaleproof.models.classifier import Classifier, device_of, evaluating
 from scaleproof.models.output import Output
 from scaleproof.oracle import input_gradient
-from scaleproof.speed import Speed, ascend, choose, exact_float32, on_device
+from scaleproof.speed import Speed, ascend, choose, exact_float32, on_device, tf32_float32
 from scaleproof.speed.backends import Backend, PlainBackend
 from scaleproof.speed.fold import OwnNetwork, is_own
 from scaleproof.threat import Threat
@@ -104,8 +104,9 @@ class ModelLearner:
 
     @contextmanager
     def arithmetic(self) -> Iterator[None]:
-        """True float32 where it is float32, whatever the caller set."""
-        with on_device(self.device), nullcontext() if self.bf16 else exact_float32():
+        """True float32 where it is float32, TF32 where that was asked for, whatever the caller set."""
+        own = tf32_float32 if self.speed.precision == "tf32" else exact_float32
+        with on_device(self.device), nullcontext() if self.bf16 else own():
             yield
 
 
