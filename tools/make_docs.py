@@ -161,12 +161,33 @@ def training_speed() -> str:
     return table(head, rows) + f"\n({facts}, commit {record['commit']}, one run)\n"
 
 
+def parity() -> str:
+    """AutoAttack standard beside the published implementation, stage by stage."""
+    record = read("benchmarks/parity-cpu.json")
+    rows = [
+        [
+            row["stage"],
+            f"{row['ours']['robust']:.2f}",
+            f"{row['theirs']['robust']:.2f}",
+            f"{row['agreement']:.2f}",
+            f"{row['ours']['seconds']:.1f} / {row['theirs']['seconds']:.1f}",
+            f"{row['ours']['forwards']:,} / {row['theirs']['forwards']:,}",
+            f"{row['ours']['backwards']:,} / {row['theirs']['backwards']:,}",
+        ]
+        for row in record["rows"]["float32"]
+    ]
+    head = ["after", "ours, %", "pyautoattack, %", "same images, %", "seconds", "forwards", "backwards"]
+    facts = f"demo network, n = {record['images']}, {record['hardware']['name']}, commit {record['commit']}"
+    return table(head, rows) + f"\n(ours / theirs; {facts})\n"
+
+
 GENERATORS: dict[str, Callable[[], str]] = {
     "demo-attacks": demo_attacks,
     "demo-sweep": demo_sweep,
     "speed": speed,
     "memory": memory,
     "trainings": trainings,
+    "parity": parity,
     "training-speed": training_speed,
 }
 
