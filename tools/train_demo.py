@@ -144,6 +144,31 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def write(
+    given: argparse.Namespace, net: nn.Module, mean: dict[str, Tensor], data: dict[str, Tensor], log: list
+) -> None:
+    """Last and averaged weights, each judged on all test images, and the log."""
+    final = {
+        "architecture": given.architecture,
+        "log": log,
+        "settings": {k: str(v) for k, v in vars(given).items() if k not in ("out", "data")},
+    }
+    for name, state in (("last", net.state_dict()), ("average", mean)):
+        net.load_state_dict(state)
+        half = {k: v.half() if v.is_floating_point() else v for k, v in net.state_dict().items()}
+        net.load_state_dict(half)
+        final[name] = {
+            "clean": accuracy(net, data["test_images"], data["test_labels"], 0),
+            "pgd20": accuracy(net, data["test_images"], data["test_labels"], 20),
+        }
+        print(name, final[name], flush=True)
+        given.out.mkdir(parents=True, exist_ok=True)
+        torch.save(
+            {k: v.cpu().contiguous() for k, v in half.items()}, given.out / f"{given.architecture}-{name}.pt"
+        )
+    (given.out / f"{given.architecture}-training.json").write_text(json.dumps(final, indent=1))
+
+
 def main() -> None:
     given = arguments()
     torch.manual_seed(given.seed)
@@ -177,25 +202,7 @@ def main() -> None:
                 }
             )
             print(json.dumps(log[-1]), flush=True)
-    final = {
-        "architecture": given.architecture,
-        "log": log,
-        "settings": {k: str(v) for k, v in vars(given).items() if k not in ("out", "data")},
-    }
-    for name, state in (("last", net.state_dict()), ("average", mean)):
-        net.load_state_dict(state)
-        half = {k: v.half() if v.is_floating_point() else v for k, v in net.state_dict().items()}
-        net.load_state_dict(half)
-        final[name] = {
-            "clean": accuracy(net, data["test_images"], data["test_labels"], 0),
-            "pgd20": accuracy(net, data["test_images"], data["test_labels"], 20),
-        }
-        print(name, final[name], flush=True)
-        given.out.mkdir(parents=True, exist_ok=True)
-        torch.save(
-            {k: v.cpu().contiguous() for k, v in half.items()}, given.out / f"{given.architecture}-{name}.pt"
-        )
-    (given.out / f"{given.architecture}-training.json").write_text(json.dumps(final, indent=1))
+    write(given, net, mean, data, log)
 
 
 if __name__ == "__main__":

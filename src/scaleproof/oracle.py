@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from torch import Tensor
 from scaleproof.losses import Objective
 from scaleproof.models.classifier import Classifier, device_of
 from scaleproof.models.output import Output, at_least_float32
+from scaleproof.rng import key_of
 from scaleproof.speed import GraphCache, Speed, ascend, choose, exact_float32, on_device, tf32_float32
 from scaleproof.threat import Threat
 
@@ -141,9 +141,8 @@ class Oracle:
         if self.draws == 1:
             yield
             return
-        digest = hashlib.sha256("/".join(map(str, key)).encode()).digest()
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(int.from_bytes(digest[:7], "little"))
+            torch.manual_seed(key_of(*key))
             yield
 
     def judge_outputs(self, x: Tensor, *, features: bool) -> Output:

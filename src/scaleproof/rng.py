@@ -75,3 +75,9 @@ class Rng:
         radius, angle = ((words + 0.5) * 2.0**-32).chunk(2, dim=1)
         values = (-2 * radius.log()).sqrt() * (2 * math.pi * angle).cos()
         return values.to(torch.float32).reshape(len(index), *shape)
+
+
+def key_of(*key: object) -> int:
+    """A seed of 62 bits from anything that can be written down."""
+    digest = hashlib.sha256("/".join(str(part) for part in key).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 2

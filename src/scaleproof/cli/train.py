@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
-
-import typer
+from typing import TYPE_CHECKING, Any, cast
 
 from scaleproof.cli import options
+from scaleproof.cli import training_options as chosen
 
 if TYPE_CHECKING:
     from scaleproof.data import Dataset
@@ -19,79 +18,40 @@ if TYPE_CHECKING:
     from scaleproof.train import Plan
     from scaleproof.training import Recipe, TrainConfig
 
-Hidden = {"show_default": False}
-
 
 def command(
-    method: Annotated[
-        str, typer.Argument(help="at, trades, alp, mart, free, gat, rfgsm, gradalign or standard.")
-    ],
-    si: Annotated[
-        bool,
-        typer.Option(
-            "--si", "--scale-invariant", help="With the SI mechanism: cosine attack and margin term."
-        ),
-    ] = False,
-    si_half: Annotated[str, typer.Option(help="both halves of SI, or inner or outer alone.")] = "both",
-    scale: Annotated[float, typer.Option(help="SI: s.")] = 15.0,
-    margin: Annotated[float, typer.Option(help="SI and HE: m.")] = 0.2,
-    beta: Annotated[float, typer.Option(help="SI: weight of the margin term.")] = 0.2,
-    he: Annotated[bool, typer.Option("--he", help="Hypersphere embedding, for at, trades and alp.")] = False,
-    model: Annotated[
-        str,
-        typer.Option(
-            help="resnet-small, resnet18, resnet50, preact-resnet18, wrn-28-10, wrn-34-10, or module:factory."
-        ),
-    ] = "resnet-small",
+    method: chosen.Method,
+    si: chosen.Si = False,
+    si_half: chosen.SiHalf = "both",
+    scale: chosen.Scale = 15.0,
+    margin: chosen.Margin = 0.2,
+    beta: chosen.Beta = 0.2,
+    he: chosen.He = False,
+    model: chosen.Model = "resnet-small",
     data: options.Data = "sample-train",
     data_folder: options.DataFolder = None,
     limit: options.Limit = None,
-    test_data: Annotated[
-        str | None, typer.Option(help="Test images, where --data has none of its own.", **Hidden)
-    ] = None,
-    test_limit: Annotated[
-        int | None, typer.Option(help="Test on the first N test images only.", **Hidden)
-    ] = None,
-    recipe: Annotated[
-        str | None, typer.Option(help="pang, mart, paper-literal, svhn or original.", **Hidden)
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="The schedule is stretched or shrunk to fit.", **Hidden)
-    ] = None,
-    decays: Annotated[
-        str | None, typer.Option(help="Epochs (from 1) of the decays, as 75,90,100.", **Hidden)
-    ] = None,
-    rate: Annotated[float | None, typer.Option(help="Learning rate.", **Hidden)] = None,
-    weight_decay: Annotated[float | None, typer.Option(help="On all parameters.", **Hidden)] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Images a step.", **Hidden)] = None,
+    test_data: chosen.TestData = None,
+    test_limit: chosen.TestLimit = None,
+    recipe: chosen.Recipe = None,
+    epochs: chosen.Epochs = None,
+    decays: chosen.Decays = None,
+    rate: chosen.Rate = None,
+    weight_decay: chosen.WeightDecay = None,
+    batch_size: chosen.BatchSize = None,
     eps: options.Eps = None,
-    eps_warm_up: Annotated[int | None, typer.Option(help="Epochs over which eps grows.", **Hidden)] = None,
-    average: Annotated[
-        float | None, typer.Option(help="Keep a running mean of the weights, as 0.999.", **Hidden)
-    ] = None,
-    attack_mode: Annotated[
-        str | None, typer.Option(help="BatchNorm in the training attack: eval or train.", **Hidden)
-    ] = None,
-    guard: Annotated[
-        str | None, typer.Option(help="When PGD accuracy collapses: off, stop or rollback.", **Hidden)
-    ] = None,
+    eps_warm_up: chosen.EpsWarmUp = None,
+    average: chosen.Average = None,
+    attack_mode: chosen.AttackMode = None,
+    guard: chosen.Guard = None,
     attacks: options.Attacks = "pgd,pgd-cw",
     seed: options.Seed = 0,
-    seeds: Annotated[str | None, typer.Option(help="Several, side by side: 0,1,2.", **Hidden)] = None,
+    seeds: chosen.Seeds = None,
     device: options.Device = "auto",
-    precision: Annotated[
-        str,
-        typer.Option(
-            help="auto (bf16 on a GPU), float32 (the plain loop), tf32 or bf16. Verdicts are float32 always."
-        ),
-    ] = "auto",
-    sync_batch_norm: Annotated[
-        bool, typer.Option("--sync-batch-norm", help="Statistics over all processes of torchrun.")
-    ] = False,
-    checkpoint_seconds: Annotated[float, typer.Option(help="Least time between checkpoints.")] = 60.0,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")
-    ] = False,
+    precision: chosen.Precision = "auto",
+    sync_batch_norm: chosen.SyncBatchNorm = False,
+    checkpoint_seconds: chosen.CheckpointSeconds = 60.0,
+    tensorboard: chosen.Tensorboard = False,
     out: options.Out = None,
 ) -> None:
     """Train a network to be robust; run the same command again to go on where a run was cut."""
@@ -103,9 +63,9 @@ def command(
     from scaleproof.train import train
 
     request = TrainRequest(**{item.name: words[item.name] for item in fields(TrainRequest)})
-    chosen = local_device(checked_device(device))
-    with joined(chosen) as group:
-        plans = request.plans(chosen)
+    place = local_device(checked_device(device))
+    with joined(place) as group:
+        plans = request.plans(place)
         with training_bar(len(plans), group.writes, tensorboard) as watch:
             train(plans, watch=watch, group=group)
         if group.writes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scaleproof.data import Dataset
+from scaleproof.rng import key_of
 
 PADDING = 4
 SPLIT_KEY = 20220130  # of the held-out images: the same for every run, so that runs can be compared
@@ -32,12 +32,6 @@ def generator(device: torch.device, *key: object) -> torch.Generator:
     made = torch.Generator(device)
     made.manual_seed(key_of(*key))
     return made
-
-
-def key_of(*key: object) -> int:
-    """A seed of 62 bits from anything that can be written down."""
-    digest = hashlib.sha256("/".join(str(part) for part in key).encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 2
 
 
 @dataclass(frozen=True)

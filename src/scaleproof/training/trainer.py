@@ -20,12 +20,13 @@ from scaleproof.data import Dataset
 from scaleproof.defenses.base import Defense
 from scaleproof.models.classifier import Classifier, as_classifier, device_of
 from scaleproof.parallel import ALONE, Group
+from scaleproof.rng import key_of
 from scaleproof.speed import Speed
 from scaleproof.threat import Threat
 from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from scaleproof.training.checks import check_batch, check_classes, checked_validation, probe_threat
 from scaleproof.training.config import TrainConfig
-from scaleproof.training.images import Resident, centred_places, generator, key_of, random_places, split
+from scaleproof.training.images import Resident, centred_places, generator, random_places, split
 from scaleproof.training.probe import Probe, Standing
 from scaleproof.training.step import Draws, Stepper
 from scaleproof.training.weights import Best, State, head_norm, load_weights, weights_of

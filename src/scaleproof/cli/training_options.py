@@ -1,0 +1,60 @@
+"""Options of `scaleproof train` alone."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Hidden = {"show_default": False}
+
+Method = Annotated[
+    str, typer.Argument(help="at, trades, alp, mart, free, gat, rfgsm, gradalign or standard.")
+]
+Si = Annotated[
+    bool,
+    typer.Option("--si", "--scale-invariant", help="With the SI mechanism: cosine attack and margin term."),
+]
+SiHalf = Annotated[str, typer.Option(help="both halves of SI, or inner or outer alone.")]
+Scale = Annotated[float, typer.Option(help="SI: s.")]
+Margin = Annotated[float, typer.Option(help="SI and HE: m.")]
+Beta = Annotated[float, typer.Option(help="SI: weight of the margin term.")]
+He = Annotated[bool, typer.Option("--he", help="Hypersphere embedding, for at, trades and alp.")]
+Model = Annotated[
+    str,
+    typer.Option(
+        help="resnet-small, resnet18, resnet50, preact-resnet18, wrn-28-10, wrn-34-10, or module:factory."
+    ),
+]
+TestData = Annotated[
+    str | None, typer.Option(help="Test images, where --data has none of its own.", **Hidden)
+]
+TestLimit = Annotated[int | None, typer.Option(help="Test on the first N test images only.", **Hidden)]
+Recipe = Annotated[str | None, typer.Option(help="pang, mart, paper-literal, svhn or original.", **Hidden)]
+Epochs = Annotated[int | None, typer.Option(help="The schedule is stretched or shrunk to fit.", **Hidden)]
+Decays = Annotated[str | None, typer.Option(help="Epochs (from 1) of the decays, as 75,90,100.", **Hidden)]
+Rate = Annotated[float | None, typer.Option(help="Learning rate.", **Hidden)]
+WeightDecay = Annotated[float | None, typer.Option(help="On all parameters.", **Hidden)]
+BatchSize = Annotated[int | None, typer.Option(help="Images a step.", **Hidden)]
+EpsWarmUp = Annotated[int | None, typer.Option(help="Epochs over which eps grows.", **Hidden)]
+Average = Annotated[
+    float | None, typer.Option(help="Keep a running mean of the weights, as 0.999.", **Hidden)
+]
+AttackMode = Annotated[
+    str | None, typer.Option(help="BatchNorm in the training attack: eval or train.", **Hidden)
+]
+Guard = Annotated[
+    str | None, typer.Option(help="When PGD accuracy collapses: off, stop or rollback.", **Hidden)
+]
+Seeds = Annotated[str | None, typer.Option(help="Several, side by side: 0,1,2.", **Hidden)]
+Precision = Annotated[
+    str,
+    typer.Option(
+        help="auto (bf16 on a GPU), float32 (the plain loop), tf32 or bf16. Verdicts are float32 always."
+    ),
+]
+SyncBatchNorm = Annotated[
+    bool, typer.Option("--sync-batch-norm", help="Statistics over all processes of torchrun.")
+]
+CheckpointSeconds = Annotated[float, typer.Option(help="Least time between checkpoints.")]
+Tensorboard = Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")]
