@@ -1,4 +1,4 @@
-"""What the Triton kernels of `scaleproof.speed.kernels` compute, in plain torch."""
+"""What the Triton kernels of `scaleproof.speed` compute, in plain torch."""
 
 import torch
 import torch.nn.functional as F
@@ -25,3 +25,38 @@ def stem_backward(main: Tensor, shortcut: Tensor, activation: Tensor, rows: Tens
     flow = add_and_mask(main, shortcut, activation).float()
     shape = (len(main), 3, *main.shape[2:])
     return torch.nn.grad.conv2d_input(shape, rows.float(), flow, padding=1)
+
+
+def spread(channels: Tensor) -> Tensor:
+    return channels[:, None, None]
+
+
+def moments(
+    x: Tensor, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float, track: bool
+) -> Tensor:
+    mean, variance = x.float().mean((0, 2, 3)), x.float().var((0, 2, 3), unbiased=False)
+    rows = x.numel() // x.shape[1]
+    if track:
+        running_mean.mul_(1 - momentum).add_(momentum * mean)
+        running_var.mul_(1 - momentum).add_(momentum * variance * rows / (rows - 1))
+    return torch.stack([mean, (variance + eps).rsqrt()])
+
+
+def normalised(
+    x: Tensor, residual: Tensor | None, found: Tensor, weight: Tensor, bias: Tensor, relu: bool
+) -> Tensor:
+    value = (x.float() - spread(found[0])) * spread(found[1] * weight) + spread(bias)
+    if residual is not None:
+        value = value + residual.float()
+    return (F.relu(value) if relu else value).to(x.dtype)
+
+
+def backward(
+    gradient: Tensor, x: Tensor, y: Tensor, found: Tensor, weight: Tensor, relu: bool, joins: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    flow = gradient.float() * (y > 0) if relu else gradient.float()
+    value = (x.float() - spread(found[0])) * spread(found[1])
+    sums = torch.stack([(flow * value).sum((0, 2, 3)), flow.sum((0, 2, 3))])
+    rows = x.numel() // x.shape[1]
+    moved = spread(weight * found[1]) * (flow - (spread(sums[1]) + value * spread(sums[0])) / rows)
+    return moved.to(x.dtype), flow.to(x.dtype), sums

@@ -97,3 +97,59 @@ def test_a_step_in_one_kernel_is_the_same_step(eps: float) -> None:
     for stride in (2 / 255, 0.5):
         plain = threat.ascend(current, gradient, clean, stride)
         assert torch.equal(ascend(threat, current, gradient, clean, stride), plain)
+
+
+@pytest.mark.parametrize("joins", [True, False])
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize(("rows", "channels", "size"), [(128, 64, 32), (7, 48, 5), (2, 640, 8)])
+def test_batch_norm_kernels(rows: int, channels: int, size: int, joins: bool, relu: bool) -> None:
+    import plain_kernels
+    from scaleproof.speed import norm_kernels
+
+    torch.manual_seed(0)
+    shape = (rows, channels, size, size)
+    x, residual, flow = (
+        torch.randn(shape, device="cuda").bfloat16().contiguous(memory_format=torch.channels_last)
+        for _ in range(3)
+    )
+    x = x * 2 + 1
+    weight, bias = torch.rand(channels, device="cuda") + 0.5, torch.randn(channels, device="cuda")
+    running = torch.randn(channels, device="cuda"), torch.rand(channels, device="cuda") + 0.5
+    mine, other = [t.clone() for t in running], [t.clone() for t in running]
+    found = norm_kernels.moments(x, mine[0], mine[1], 0.1, 1e-5, True)
+    torch.testing.assert_close(
+        found, plain_kernels.moments(x, other[0], other[1], 0.1, 1e-5, True), rtol=1e-3, atol=1e-3
+    )
+    torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-3)
+    arguments = (x, residual if joins else None, found, weight, bias, relu)
+    y = norm_kernels.normalised(*arguments)
+    torch.testing.assert_close(y, plain_kernels.normalised(*arguments), rtol=0.02, atol=0.02)
+    fast = norm_kernels.backward(flow, x, y, found, weight, relu, joins)
+    plain = plain_kernels.backward(flow, x, y, found, weight, relu, joins)
+    torch.testing.assert_close(fast[0], plain[0], rtol=0.02, atol=0.02)
+    if joins:
+        torch.testing.assert_close(fast[1], plain[1])
+    torch.testing.assert_close(fast[2], plain[2], rtol=1e-3, atol=0.3)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "preact-resnet18"])
+def test_the_pass_of_training_beside_autocast(name: str) -> None:
+    from scaleproof.speed.training_body import train_features
+
+    torch.manual_seed(0)
+    fast = build(name).cuda().train()
+    plain = build(name).cuda().train()
+    plain.load_state_dict(fast.state_dict())
+    x = torch.rand(128, 3, 32, 32, device="cuda")
+    weights = torch.randn(128, 512, device="cuda")
+    (train_features(fast.net, x) * weights).sum().backward()  # type: ignore[arg-type]
+    with torch.autocast("cuda", torch.bfloat16):
+        features = plain.net.features(x)  # type: ignore[operator]
+    (features * weights).sum().backward()
+    for one, other in zip(fast.parameters(), plain.parameters(), strict=True):
+        if one.grad is not None:
+            assert other.grad is not None
+            cosine = torch.nn.functional.cosine_similarity(one.grad.flatten(), other.grad.flatten(), dim=0)
+            assert float(cosine) > 0.97
+    for one, other in zip(fast.buffers(), plain.buffers(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0.02, atol=0.02)

@@ -1,5 +1,6 @@
 """Every fast way to a gradient against the plain float32 one."""
 
+import copy
 import sys
 
 import pytest
@@ -136,7 +137,10 @@ def spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "cudnn_convolution_add_relu", add_relu)
     monkeypatch.setitem(sys.modules, "scaleproof.speed.kernels", plain_kernels)  # type: ignore[arg-type]
     monkeypatch.setattr("scaleproof.speed.kernels", plain_kernels, raising=False)
+    monkeypatch.setitem(sys.modules, "scaleproof.speed.norm_kernels", plain_kernels)  # type: ignore[arg-type]
+    monkeypatch.setattr("scaleproof.speed.norm_kernels", plain_kernels, raising=False)
     monkeypatch.delitem(sys.modules, "scaleproof.speed.fused", raising=False)
+    monkeypatch.delitem(sys.modules, "scaleproof.speed.training_body", raising=False)
 
 
 @pytest.mark.parametrize("name", ["resnet", "bottleneck"])
@@ -156,6 +160,37 @@ def test_the_hand_written_backward(name: str, size: int) -> None:
         torch.autograd.grad((features * weights).sum(), x)[0].flatten() for features in (fast, plain)
     ]
     assert float(F.cosine_similarity(*gradients, dim=0)) > 0.98
+
+
+@pytest.mark.parametrize("name", ["resnet", "bottleneck", "preact"])
+@pytest.mark.parametrize("tracks", [True, False])
+@pytest.mark.usefixtures("spelled_out")
+def test_the_hand_written_pass_of_training(name: str, tracks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from scaleproof.speed import training_body
+
+    monkeypatch.setattr(training_body, "FORMAT", torch.float32)  # bf16 would hide a wrong term
+    torch.manual_seed(0)
+    plain = trained_looking(NETWORKS[name]()).train()
+    for module in plain.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.track_running_stats = tracks
+    fast = copy.deepcopy(plain)
+    x = torch.rand(16, 3, 16, 16)
+    images = x.clone().requires_grad_(), x.clone().requires_grad_()
+    features = training_body.train_features(fast, images[0]), plain.features(images[1])  # type: ignore[arg-type, operator]
+    torch.testing.assert_close(*features, rtol=1e-4, atol=1e-4)
+    weights = torch.randn_like(features[0])
+    for found in features:
+        (found * weights).sum().backward()
+    pairs = [images, *zip(fast.parameters(), plain.parameters(), strict=True)]
+    for one, other in pairs:
+        if other.grad is None:  # the head's
+            assert one.grad is None
+            continue
+        assert one.grad is not None
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-3)
+    for one, other in zip(fast.buffers(), plain.buffers(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
 def test_exact_float32_restores_what_it_found() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from typing import Literal, get_args
 
@@ -96,6 +97,17 @@ def fused_body(net: OwnNetwork, device: torch.device) -> Callable[[Tensor], Tens
     from scaleproof.speed.fused import STEM_WIDTHS, FusedBody
 
     return FusedBody(net) if net.conv1.out_channels in STEM_WIDTHS else None
+
+
+def training_body(net: OwnNetwork, device: torch.device) -> Callable[[Tensor], Tensor] | None:
+    """Features in train mode by hand-written CUDA kernels, differentiable once, where they apply."""
+    norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]
+    fits = all(norm.num_features % 16 == 0 and norm.affine and norm.momentum is not None for norm in norms)
+    if device.type != "cuda" or not fits or find_spec("triton") is None:
+        return None
+    from scaleproof.speed.training_body import train_features
+
+    return partial(train_features, net)
 
 
 @dataclass(frozen=True)

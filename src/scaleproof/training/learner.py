@@ -15,7 +15,7 @@ from scaleproof.models.classifier import Classifier, device_of, evaluating
 from scaleproof.models.output import Output
 from scaleproof.oracle import input_gradient
 from scaleproof.speed import Speed, ascend, choose, exact_float32, on_device, tf32_float32
-from scaleproof.speed.backends import Backend, PlainBackend
+from scaleproof.speed.backends import Backend, training_body
 from scaleproof.speed.fold import OwnNetwork, is_own
 from scaleproof.threat import Threat
 
@@ -59,8 +59,8 @@ class ModelLearner:
         with self.still(self.policy.updates not in ("all", role)):
             return self.train_outputs(x)
 
-    def train_outputs(self, x: Tensor) -> Output:
-        """One pass in train mode; our own networks keep their head in float32."""
+    def train_outputs(self, x: Tensor, *, twice: bool = False) -> Output:
+        """One pass in train mode; our own networks keep their head in float32. Differentiable `twice` where asked."""
         if not self.bf16:
             return self.classifier.outputs(x)
         net = self.classifier.net
@@ -68,9 +68,9 @@ class ModelLearner:
             with autocast(self.device):
                 return self.classifier.outputs(x)
         assert isinstance(net, OwnNetwork)
-        with autocast(self.device):
-            features = net.features(self.classifier.normalised(x))
-        features = features.float()
+        body = training_body(net, self.device) if self.speed.fold and not twice else None
+        with nullcontext() if body else autocast(self.device):
+            features = (body or net.features)(self.classifier.normalised(x)).float()
         logits = net.head(features) * self.classifier.logit_scale
         return Output(logits=logits, features=features, weight=net.head.weight)
 
@@ -81,12 +81,12 @@ class ModelLearner:
                 yield AttackView(choose(self.classifier, self.device, self.speed).backend)
             return
         with self.still(not self.policy.attack_updates):
-            yield AttackView(PlainBackend(self.classifier, self.device, self.bf16))
+            yield AttackView(lambda x, features: self.train_outputs(x))
 
     def gradient_graph(self, inner: Inner, x: Tensor, y: Tensor, *, keep: bool) -> Tensor:
         point = x.detach().requires_grad_()
         with self.still(not self.policy.attack_updates):
-            value = inner.objective(self.train_outputs(point), y, None).sum()
+            value = inner.objective(self.train_outputs(point, twice=keep), y, None).sum()
         (gradient,) = torch.autograd.grad(value, point, create_graph=keep)
         return gradient
 
