@@ -60,3 +60,27 @@ def backward(
     rows = x.numel() // x.shape[1]
     moved = spread(weight * found[1]) * (flow - (spread(sums[1]) + value * spread(sums[0])) / rows)
     return moved.to(x.dtype), flow.to(x.dtype), sums
+
+
+def second_backward(
+    flow: Tensor,
+    other: Tensor | None,
+    gradient: Tensor,
+    x: Tensor,
+    y: Tensor,
+    found: Tensor,
+    weight: Tensor,
+    relu: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """By autograd through F.batch_norm."""
+    with torch.enable_grad():
+        point, scale = x.float().detach().requires_grad_(), weight.detach().requires_grad_()
+        arriving = gradient.float().detach().requires_grad_()
+        behind = arriving * (y > 0) if relu else arriving * 1
+        normed = F.batch_norm(point, None, None, scale, None, True, 0.0, 1e-5)
+        (first,) = torch.autograd.grad(normed, point, behind, create_graph=True)
+        value = (first * flow.float()).sum()
+        if other is not None:
+            value = value + (behind * other.float()).sum()
+        to_gradient, to_x, to_weight = torch.autograd.grad(value, [arriving, point, scale])
+    return to_gradient.to(x.dtype), to_x.to(x.dtype), to_weight

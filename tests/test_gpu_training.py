@@ -115,12 +115,12 @@ def test_batch_norm_kernels(rows: int, channels: int, size: int, joins: bool, re
     x = x * 2 + 1
     weight, bias = torch.rand(channels, device="cuda") + 0.5, torch.randn(channels, device="cuda")
     running = torch.randn(channels, device="cuda"), torch.rand(channels, device="cuda") + 0.5
-    mine, other = [t.clone() for t in running], [t.clone() for t in running]
+    mine, theirs = [t.clone() for t in running], [t.clone() for t in running]
     found = norm_kernels.moments(x, mine[0], mine[1], 0.1, 1e-5, True)
     torch.testing.assert_close(
-        found, plain_kernels.moments(x, other[0], other[1], 0.1, 1e-5, True), rtol=1e-3, atol=1e-3
+        found, plain_kernels.moments(x, theirs[0], theirs[1], 0.1, 1e-5, True), rtol=1e-3, atol=1e-3
     )
-    torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-3)
     arguments = (x, residual if joins else None, found, weight, bias, relu)
     y = norm_kernels.normalised(*arguments)
     torch.testing.assert_close(y, plain_kernels.normalised(*arguments), rtol=0.02, atol=0.02)
@@ -130,6 +130,11 @@ def test_batch_norm_kernels(rows: int, channels: int, size: int, joins: bool, re
     if joins:
         torch.testing.assert_close(fast[1], plain[1])
     torch.testing.assert_close(fast[2], plain[2], rtol=1e-3, atol=0.3)
+    other = residual if joins else None
+    fast = norm_kernels.second_backward(x, other, flow, x, y, found, weight, relu)
+    plain = plain_kernels.second_backward(x, other, flow, x, y, found, weight, relu)
+    for one, two in zip(fast, plain, strict=True):
+        torch.testing.assert_close(one, two, rtol=0.02, atol=0.02 * float(two.abs().max()))
 
 
 @pytest.mark.parametrize("name", ["resnet18", "preact-resnet18"])
@@ -142,9 +147,9 @@ def test_the_pass_of_training_beside_autocast(name: str) -> None:
     plain.load_state_dict(fast.state_dict())
     x = torch.rand(128, 3, 32, 32, device="cuda")
     weights = torch.randn(128, 512, device="cuda")
-    (train_features(fast.net, x) * weights).sum().backward()  # type: ignore[arg-type]
+    (train_features(fast, x) * weights).sum().backward()  # type: ignore[arg-type]
     with torch.autocast("cuda", torch.bfloat16):
-        features = plain.net.features(x)  # type: ignore[operator]
+        features = plain.features(x)  # type: ignore[operator]
     (features * weights).sum().backward()
     for one, other in zip(fast.parameters(), plain.parameters(), strict=True):
         if one.grad is not None:

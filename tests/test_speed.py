@@ -2,6 +2,7 @@
 
 import copy
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -191,6 +192,29 @@ def test_the_hand_written_pass_of_training(name: str, tracks: bool, monkeypatch:
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-3)
     for one, other in zip(fast.buffers(), plain.buffers(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["resnet", "bottleneck", "preact"])
+@pytest.mark.usefixtures("spelled_out")
+def test_the_hand_written_pass_differentiated_twice(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from scaleproof.speed import training_body
+
+    monkeypatch.setattr(training_body, "FORMAT", torch.float32)
+    torch.manual_seed(0)
+    plain = trained_looking(NETWORKS[name]()).train()
+    fast = copy.deepcopy(plain)
+    x, direction = torch.rand(8, 3, 16, 16, requires_grad=True), torch.randn(8, 3, 16, 16)
+    bodies = partial(training_body.train_features, fast, convolved=training_body.twice), plain.features
+    for body in bodies:
+        value = body(x).square().sum()  # type: ignore[operator]
+        (gradient,) = torch.autograd.grad(value, x, create_graph=True)
+        (gradient * direction).sum().backward()
+    for one, other in zip(fast.parameters(), plain.parameters(), strict=True):
+        if other.grad is None:  # the head's
+            assert one.grad is None
+            continue
+        scale = float(other.grad.abs().max())
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-3 * scale)
 
 
 def test_exact_float32_restores_what_it_found() -> None:

@@ -99,15 +99,15 @@ def fused_body(net: OwnNetwork, device: torch.device) -> Callable[[Tensor], Tens
     return FusedBody(net) if net.conv1.out_channels in STEM_WIDTHS else None
 
 
-def training_body(net: OwnNetwork, device: torch.device) -> Callable[[Tensor], Tensor] | None:
-    """Features in train mode by hand-written CUDA kernels, differentiable once, where they apply."""
+def training_body(net: OwnNetwork, device: torch.device, *, twice: bool) -> Callable[[Tensor], Tensor] | None:
+    """Features in train mode by hand-written CUDA kernels, where they apply; `twice` as `train_features` says."""
     norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]
     fits = all(norm.num_features % 16 == 0 and norm.affine and norm.momentum is not None for norm in norms)
     if device.type != "cuda" or not fits or find_spec("triton") is None:
         return None
-    from scaleproof.speed.training_body import train_features
+    from scaleproof.speed import training_body as body
 
-    return partial(train_features, net)
+    return partial(body.train_features, net, convolved=body.twice if twice else body.once)
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class ModelLearner:
             with autocast(self.device):
                 return self.classifier.outputs(x)
         assert isinstance(net, OwnNetwork)
-        body = training_body(net, self.device) if self.speed.fold and not twice else None
+        body = training_body(net, self.device, twice=twice) if self.speed.fold else None
         with nullcontext() if body else autocast(self.device):
             features = (body or net.features)(self.classifier.normalised(x)).float()
         logits = net.head(features) * self.classifier.logit_scale
