@@ -45,7 +45,7 @@ def test_a_captured_step_does_what_a_plain_one_does(combination: str) -> None:
         run = training(combination, speed)
         finished(run)
         found[name] = floats(run)
-        assert run.stepper.notes()["graph"] == (name == "graph"), run.stepper.notes()
+        assert run.stepper.notes()["graph"] == (name == "graph"), run.stepper.notes()["notes"]
     moved = float((found["plain"] - start).norm())
     assert float((found["graph"] - found["eager"]).norm()) < 0.05 * moved
     assert (

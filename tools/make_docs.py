@@ -115,7 +115,7 @@ def memory() -> str:
 
 def trainings() -> str:
     """Every training under docs/results, one row a set of weights."""
-    head = ["training", "weights", "epoch", "clean", "PGD-20", "CW-20", "worst of both", "minutes"]
+    head = ["training", "weights", "epoch", "clean", "PGD-20", "CW-20", "worst", "minutes"]
     rows, facts = [], set()
     for path in sorted(RESULTS.glob("*/training.json")):
         found, folder = read(f"{path.parent.name}/training.json"), path.parent.name

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +13,18 @@ from torch import Tensor
 Tensors = tuple[Tensor, ...]
 State = Callable[[], Sequence[Tensor]]  # tensors that a captured function changes in place
 WARM_UP = 1  # lets cuDNN choose and Triton compile before anything is recorded
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """A garbage collection in the middle of a capture could free an older graph, which breaks the capture."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 class Captured:
@@ -35,7 +49,7 @@ class Captured:
                 function(*self.inputs)
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool, stream=stream):
+        with no_collection(), torch.cuda.graph(self.graph, pool=pool, stream=stream):
             self.outputs = function(*self.inputs)
 
     def __call__(self, *inputs: Tensor) -> Tensors:
