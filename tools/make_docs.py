@@ -128,7 +128,7 @@ def trainings() -> str:
         name = f"[{found['label']}]({folder}/), {what}"
         for kind, result in found["results"].items():
             scores = {a["name"]: percent(a["robust"]) for a in result["evaluation"]["attacks"]}
-            worst = percent(result["evaluation"]["worst_case"])
+            worst = f"{percent(result['evaluation']['worst_case'])} of {len(scores)}"
             clean, minutes = percent(result["evaluation"]["clean"]), f"{run['seconds'] / 60:.1f}"
             numbers = [clean, scores.get("pgd", ""), scores.get("pgd-cw", ""), worst]
             first = kind == "selected"
