@@ -20,6 +20,9 @@ QUICK = ["--limit", "16", "--attacks", "pgd,si-pgd", "--steps", "5", "--device",
 
 
 def run(*words: object, cwd: Path, code: int = 0, **extra: str) -> subprocess.CompletedProcess[str]:
+    """A command as a person types it; an evaluation examines the model only where the words say --checks."""
+    if words[0] == "evaluate" and "--checks" not in words:
+        words = (*words, "--no-checks")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **extra}
     done = subprocess.run(
         [sys.executable, "-m", "scaleproof", *map(str, words)],
@@ -199,7 +202,9 @@ def test_a_full_disk_is_explained(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "fsync", no_space)
-    monkeypatch.setattr(sys, "argv", ["scaleproof", "evaluate", "demo", *QUICK, "--out", "run"])
+    monkeypatch.setattr(
+        sys, "argv", ["scaleproof", "evaluate", "demo", *QUICK, "--no-checks", "--out", "run"]
+    )
     with pytest.raises(SystemExit) as stopped:
         main()
     assert stopped.value.code == 2
@@ -243,3 +248,16 @@ def test_version_and_help(tmp_path: Path) -> None:
     assert run("--version", cwd=tmp_path).stdout.startswith("scaleproof 0.")
     for command in ("evaluate", "sweep", "demo", "report", "data"):
         assert command in run("--help", cwd=tmp_path).stdout
+
+
+def test_the_model_is_examined_and_the_number_is_marked(workshop: Path) -> None:
+    words = ["--limit", "8", "--attacks", "pgd", "--steps", "2", "--device", "cpu", "--checks"]
+    run("evaluate", "demo", *words, "--out", "examined", cwd=workshop)
+    document = json.loads((workshop / "examined" / "evaluation.json").read_text())
+    assert document["reliable"] is True
+    assert {"scale", "gradient-zero", "black-box", "transfer"} <= {
+        check["name"] for check in document["checks"]
+    }
+    run("evaluate", "mine:sharper", *words, "--out", "doubtful", cwd=workshop)
+    document = json.loads((workshop / "doubtful" / "evaluation.json").read_text())
+    assert document["reliable"] is all(check["passed"] is not False for check in document["checks"])

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent
 COMMAND = [
     *(sys.executable, "-m", "scaleproof", "evaluate", "demo", "--data", "sample", "--limit", "40"),
     *("--attacks", "pgd,si-pgd", "--steps", "2", "--restarts", "2", "--batch-size", "4", "--device", "cpu"),
+    "--no-checks",
 ]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
 

@@ -80,7 +80,7 @@ def test_settings_of_a_classifier_are_kept(net: nn.Module, tmp_path: Path) -> No
 
 
 def test_demo(net: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specs_module, "DEMO", tmp_path / "demo.safetensors")
+    monkeypatch.setattr(specs_module, "ASSETS", tmp_path)
     with pytest.raises(ValueError, match="which this installation lacks"):
         load_model("demo")
     half = {name: t.half() if t.is_floating_point() else t for name, t in net.state_dict().items()}

@@ -118,6 +118,7 @@ def test_two_processes_evaluate_as_one(tmp_path: Path) -> None:
         "29613",
     ]
     common = ["evaluate", "demo", "--limit", "60", "--batch-size", "16", "--attacks", "pgd", "--steps", "3"]
+    common.append("--no-checks")
     for folder, launcher in (("one", [sys.executable]), ("two", torchrun)):
         for mode in ("independent", "cascade"):
             command = [

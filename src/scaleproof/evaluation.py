@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scaleproof.contract import Finding
+from scaleproof.diagnosis import Check, is_reliable
 
 Flags = NDArray[np.bool_]
 Z95 = 1.959963984540054
@@ -117,11 +118,18 @@ class Evaluation:
     findings: tuple[Finding, ...] = field(default=())
     draws: int = 1  # of a randomised model, behind each gradient and each verdict
     clean_chance: NDArray[np.float32] | None = None
+    checks: tuple[Check, ...] | None = None  # None where the model was not examined
+
+    @property
+    def reliable(self) -> bool | None:
+        """Whether no check failed; None where there were none."""
+        return None if self.checks is None else is_reliable(self.checks)
 
     def __repr__(self) -> str:
         shares = {"clean": self.clean, **{result.name: self.robust(result.name) for result in self.attacks}}
         told = ", ".join(f"{name} {share.accuracy:.2%}" for name, share in shares.items())
-        return f"Evaluation({told}, worst case {self.robust().accuracy:.2%}, n = {self.count}, {self.mode})"
+        doubt = ", UNRELIABLE" if self.reliable is False else ""
+        return f"Evaluation({told}, worst case {self.robust().accuracy:.2%}, n = {self.count}, {self.mode}{doubt})"
 
     @property
     def count(self) -> int:
@@ -190,9 +198,15 @@ class Evaluation:
             "clean": self.clean.as_json(),
             "attacks": [self.attack_as_json(result) for result in self.attacks],
             "worst_case": self.robust().as_json(),
+            **self.checks_as_json(),
             "findings": [vars(finding) for finding in self.findings],
             "speed": dict(self.speed),
         }
+
+    def checks_as_json(self) -> dict[str, object]:
+        if self.checks is None:
+            return {}
+        return {"reliable": self.reliable, "checks": [check.as_json() for check in self.checks]}
 
     def attack_as_json(self, result: AttackResult) -> dict[str, object]:
         return {

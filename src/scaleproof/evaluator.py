@@ -160,7 +160,7 @@ class Run:
         return settings_digest(
             {
                 "weights": weights_digest(classifier),
-                "model": [str(normalisation), classifier.logit_scale, look],
+                "model": [str(normalisation), classifier.logit_scale, look, sorted(classifier.stand_ins)],
                 "attacks": [
                     [attack.label, attack.scale_invariant, attack.describe()]
                     for attack in map(whole, self.attacks)

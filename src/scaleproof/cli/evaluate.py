@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -42,6 +43,9 @@ def command(
             show_default=False,
         ),
     ] = None,
+    checks: Annotated[
+        bool, typer.Option(help="Examine the model too: is the number real? Adds a few seconds.")
+    ] = True,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",
@@ -62,11 +66,11 @@ def command(
     if precision == "auto":
         words["precision"] = usual.precision
     draws = usual.draws if draws is None else draws
-    job = prepare("evaluation", Request.of(words), {"mode": mode, "draws": draws})
-    run(job, mode, allow_train_mode, draws)
+    job = prepare("evaluation", Request.of(words), {"mode": mode, "draws": draws, "checks": checks})
+    run(job, mode, allow_train_mode, draws, checks)
 
 
-def run(job: Job, mode: str, allow_train_mode: bool, draws: int) -> None:
+def run(job: Job, mode: str, allow_train_mode: bool, draws: int, checks: bool) -> None:
     """Evaluate, unless the same run is finished; then show what is in the folder."""
     from scaleproof.audit import evaluate_with_audit
     from scaleproof.cli.live import live_bar
@@ -95,9 +99,26 @@ def run(job: Job, mode: str, allow_train_mode: bool, draws: int) -> None:
                     evaluation = evaluate(*subject, mode=cast("Mode", mode), **settings)
                 group.wait()  # the writer clears away what the others still read
             if group.writes:
-                write(job, evaluation)
+                write(job, examined(job, evaluation) if checks else evaluation)
         if group.writes:
             show(job.folder)
+
+
+def examined(job: Job, evaluation: Evaluation) -> Evaluation:
+    """The evaluation with every check of its model."""
+    from scaleproof.checks import examine
+    from scaleproof.models import load_model
+
+    surrogate = load_model("undefended").classifier.to(job.device)
+    checks = examine(
+        job.loaded.classifier,
+        job.dataset,
+        job.threat,
+        seed=job.seed,
+        draws=evaluation.draws,
+        surrogate=surrogate,
+    )
+    return replace(evaluation, checks=checks)
 
 
 def write(job: Job, evaluation: Evaluation) -> None:

@@ -17,7 +17,8 @@ Arch = Annotated[
     str | None,
     typer.Option(
         "--arch",
-        help="Of a .safetensors file: resnet18, resnet50, preact-resnet18, wrn-28-10, wrn-34-10, resnet-small.",
+        help="Of a .safetensors file: resnet18, resnet50, preact-resnet18, wrn-28-10, wrn-34-10, resnet-small, "
+        "resnet-tiny.",
         show_default=False,
     ),
 ]

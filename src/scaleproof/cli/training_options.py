@@ -23,7 +23,8 @@ He = Annotated[bool, typer.Option("--he", help="Hypersphere embedding, for at, t
 Model = Annotated[
     str,
     typer.Option(
-        help="resnet-small, resnet18, resnet50, preact-resnet18, wrn-28-10, wrn-34-10, or module:factory."
+        help="resnet-small, resnet18, resnet50, preact-resnet18, wrn-28-10, wrn-34-10, resnet-tiny, "
+        "or module:factory."
     ),
 ]
 TestData = Annotated[

@@ -19,7 +19,7 @@ from scaleproof.files import write_atomically
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.models.hypersphere import HypersphereHead
 from scaleproof.models.preact import preact_resnet18, wide_resnet28_10, wide_resnet34_10
-from scaleproof.models.resnet import resnet18, resnet50, resnet_small
+from scaleproof.models.resnet import resnet18, resnet50, resnet_small, resnet_tiny
 
 ARCHITECTURES: Mapping[str, Callable[..., nn.Module]] = MappingProxyType(
     {
@@ -29,6 +29,7 @@ ARCHITECTURES: Mapping[str, Callable[..., nn.Module]] = MappingProxyType(
         "wrn-28-10": wide_resnet28_10,
         "wrn-34-10": wide_resnet34_10,
         "resnet-small": resnet_small,
+        "resnet-tiny": resnet_tiny,
     }
 )
 HYPERSPHERE = "+he"

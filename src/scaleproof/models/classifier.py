@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MethodType
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from scaleproof.models.backward import StandIn, named_parts, standing_in
 from scaleproof.models.heads import Head, Probe, features_of, linear_modules, named_head, recorded
 from scaleproof.models.output import Output
 
@@ -24,11 +25,12 @@ class Classifier(nn.Module):
     The network is used as it is, or, where parts of it are compiled or wrapped for parallel training,
     through shallow copies of the modules around those parts: they share parameters, buffers and mode
     flags with the user's modules, so `train` and `eval` on either side hold for both. Modules added to
-    the user's network later are not seen."""
+    the user's network later are not seen. `backward` names parts whose gradient is that of a stand-in."""
 
     mean: Tensor | None
     std: Tensor | None
     logit_scale: float
+    stand_ins: Mapping[str, StandIn]
     _given: str | None  # the head that the user named
     _found: str | None  # the head that a probe bore out
 
@@ -39,6 +41,7 @@ class Classifier(nn.Module):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         logit_scale: float = 1.0,
+        backward: StandIn | Mapping[str, StandIn] | None = None,
     ) -> None:
         super().__init__()
         plain = unwrapped(net)
@@ -50,6 +53,9 @@ class Classifier(nn.Module):
         self._given, self._found = (None, None) if inner is None else (inner._given, inner._found)
         if head is not None:
             self._given, self._found = named_head(self.net, head), None
+        self.stand_ins = {} if inner is None else inner.stand_ins
+        if backward is not None:
+            self.stand_ins = named_parts(self.net, backward)
 
     def _set_normalisation(
         self, mean: Sequence[float] | None, std: Sequence[float] | None, inner: Classifier | None
@@ -116,7 +122,8 @@ class Classifier(nn.Module):
         return logits if self.logit_scale == 1.0 else logits * self.logit_scale
 
     def _raw_logits(self, x: Tensor) -> Tensor:
-        return checked_logits(self.net(self.normalised(x)), len(x))
+        with standing_in(self.net, self.stand_ins):
+            return checked_logits(self.net(self.normalised(x)), len(x))
 
     def normalised(self, x: Tensor) -> Tensor:
         if not x.is_floating_point():

@@ -32,8 +32,9 @@ from scaleproof.models.classifier import Classifier, as_classifier, unwrapped
 
 __all__ = ["LoadedModel", "load_model", "save_model", "weights_digest"]
 
-DEMO = Path(__file__).parent / "assets" / "demo.safetensors"
-FORMS = "demo, a run folder, a .safetensors file, module:factory, timm:NAME or timm:NAME@FILE.safetensors"
+ASSETS = Path(__file__).parent / "assets"
+OWN = ("demo", "undefended")  # networks that come with the package: a robust one and one that is not
+FORMS = "demo, undefended, a run folder, a .safetensors file, module:factory, timm:NAME or timm:NAME@FILE.safetensors"
 OPERATORS = ("nms", "qnms")  # what torchvision expects its own library to define
 KEPT_LIBRARIES: list[Any] = []  # operators vanish with the object that defined them
 
@@ -55,8 +56,8 @@ def load_model(spec: str, *, architecture: str | None = None, classes: int = 10)
         return from_file(spec, weights_path(Path(spec).expanduser()), architecture)
     if architecture is not None:
         raise ValueError(f"architecture= goes with weights files only, got {architecture!r} with {spec!r}")
-    if spec == "demo":
-        return replace(from_file(spec, demo_path(), None), notes=())
+    if spec in OWN:
+        return replace(from_file(spec, own_path(spec), None), notes=())
     name, colon, rest = spec.partition(":")
     if not colon or not name or not rest:
         raise ValueError(f"a model spec must be {FORMS}, got {spec!r}{nearest_spec(spec)}")
@@ -65,7 +66,7 @@ def load_model(spec: str, *, architecture: str | None = None, classes: int = 10)
 
 def is_path(spec: str) -> bool:
     """Whether a spec means a file or folder: it exists, or has the ending of a weights file."""
-    if spec in ("", "demo") or spec.startswith("timm:"):
+    if spec in ("", *OWN) or spec.startswith("timm:"):
         return False
     path = Path(spec).expanduser()
     return path.exists() or path.suffix == ".safetensors"
@@ -76,17 +77,17 @@ def nearest_spec(spec: str) -> str:
     if "." in spec and (Path().joinpath(*spec.split(".")).with_suffix(".py")).is_file():
         return f"; a function of that module? {spec}:FUNCTION"
     here = [entry.name for entry in Path().iterdir() if entry.suffix == ".safetensors" or entry.is_dir()]
-    close = difflib.get_close_matches(spec, ["demo", *here], n=1)
+    close = difflib.get_close_matches(spec, [*OWN, *here], n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def demo_path() -> Path:
-    """The weights inside the package, or an error when this copy lacks them."""
-    if not DEMO.is_file():
+def own_path(spec: str) -> Path:
+    path = ASSETS / f"{spec}.safetensors"
+    if not path.is_file():
         raise ValueError(
-            f"the demo needs the weights file {DEMO.name}, which this installation lacks: reinstall"
+            f"{spec} needs the weights file {path.name}, which this installation lacks: reinstall"
         )
-    return DEMO
+    return path
 
 
 def weights_path(path: Path) -> Path:

@@ -57,7 +57,7 @@ class Choice:
 
 def choose(classifier: Classifier, device: torch.device, speed: Speed) -> Choice:
     """The fastest backend that `speed` allows for this classifier on this device."""
-    own = can_fold(classifier.net) and classifier.head_name in (None, "head")
+    own = can_fold(classifier.net) and classifier.head_name in (None, "head") and not classifier.stand_ins
     bf16 = speed.precision == "bf16" or (speed.precision == "auto" and fast_gradients(device, own))
     if not (speed.fold and own):
         return plain_choice(classifier, device, bf16, speed)

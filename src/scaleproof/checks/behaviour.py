@@ -1,0 +1,159 @@
+"""Checks by short attacks: whether what they find behaves as it does on a model whose gradients can be trusted."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from scaleproof.attacks.square import Square
+from scaleproof.checks.subject import Subject
+from scaleproof.diagnosis import Check, at_most, not_asked
+from scaleproof.losses import cross_entropy, cw_margin
+from scaleproof.rng import Rng
+
+SCALE_LIMIT = 0.1
+SILENT_LIMIT = 0.05
+INCOMPLETE_LIMIT = 0.25
+UNSTABLE_LIMIT = 0.15
+UNBOUNDED_LIMIT = 0.05
+RISE_LIMIT = 0.05
+MORE_LIMIT = 0.1
+OUTSIDE_LIMIT = 0.05
+USUAL_GAP = 5.0  # between the two largest logits: cross entropy sees it clearly
+NEAR = 1 / 4  # of eps
+FACTORS = (0.5, 1.0, 2.0, 4.0)
+QUERIES = 200
+
+
+def scale(subject: Subject) -> Check:
+    """Cross entropy against itself on logits of a usual size."""
+    top = subject.logits.topk(2, dim=1).values
+    gap = float((top[:, 0] - top[:, 1]).median())
+    left = ~subject.by_cross_entropy.ever
+    value = 0.0
+    if gap > 0 and math.isfinite(gap):
+        other = subject.classifier.rescaled(USUAL_GAP / gap)
+        value = subject.share(subject.broken_by(subject.pgd(cross_entropy), left, other))
+    return at_most(
+        "scale", "The scale of the logits does not matter", value, SCALE_LIMIT,
+        "The share of images that PGD on the cross entropy misses and finds once the logits have a usual size, "
+        "although no decision differs.",
+        "Use attacks that do not depend on the scale (si-pgd, pgd-cw, pgd-std, apgd-t); see scaleproof sweep.",
+    )  # fmt: skip
+
+
+def silent(subject: Subject) -> Check:
+    path = subject.by_cross_entropy
+    lost = subject.share(path.ever & ~path.broken)
+    return at_most(
+        "silent-success", "What was broken on the way is returned", lost, SILENT_LIMIT,
+        "The share of images that were misclassified at some step of PGD but not at its last.",
+        "Keep the best iterate (the attacks here do), or let broken images leave the loop (cascade).",
+    )  # fmt: skip
+
+
+def incomplete(subject: Subject) -> Check:
+    best = subject.by_margin.margins.cummax(0).values
+    last = 3 * len(best) // 4
+    whole, late = best[-1] - best[0], best[-1] - best[last]
+    open_rows = ~subject.by_margin.ever & (whole > 0)
+    value = float((late[open_rows] / whole[open_rows]).median()) if bool(open_rows.any()) else 0.0
+    return at_most(
+        "incomplete", "The search comes to rest", value, INCOMPLETE_LIMIT,
+        "The share of the loss that a short PGD gains in its last quarter, on images it does not break (median).",
+        "Give the attacks more steps or another step size.",
+    )  # fmt: skip
+
+
+def unstable(subject: Subject) -> Check:
+    noise = Rng(subject.seed, "checks noise").uniform(subject.right, tuple(subject.x.shape[1:]))
+    stride = NEAR * subject.threat.eps
+    near = (subject.x + stride * subject.threat.steepest(noise.to(subject.x) - 0.5)).clamp(0, 1)
+    with subject.chance("noise"):
+        flipped = subject.oracle.judge_chance(near, subject.y)[0].argmax(1) != subject.y
+    return at_most(
+        "unstable", "Decisions hold around the image", subject.share(flipped), UNSTABLE_LIMIT,
+        "The share of images whose decision changes under random noise of a quarter of the radius.",
+        "The model may be randomised or hardly trained; a gradient at one point says little about the next.",
+    )  # fmt: skip
+
+
+def unbounded(subject: Subject) -> Check:
+    widest = 1.0 if subject.threat.is_box else math.sqrt(subject.x[0].numel())
+    left = ~subject.white_box
+    for objective in (cw_margin, cross_entropy):
+        left = left & ~subject.broken_by(subject.pgd(objective, 50, widest), left)
+    return at_most(
+        "unbounded", "An unbounded attack reaches 0%", subject.share(left), UNBOUNDED_LIMIT,
+        "The share of images that withstand an attack which may change everything.",
+        "The gradient does not lead to the decision boundary: look for masking, use BPDA, EOT or black-box attacks.",
+    )  # fmt: skip
+
+
+def monotone(subject: Subject) -> Check:
+    shares = [
+        subject.share(~subject.path(subject.pgd(cw_margin, 10, radius)).ever) for radius in radii(subject)
+    ]
+    rises = [later - earlier for earlier, later in zip([1.0, *shares], shares, strict=False)]
+    told = ", ".join(f"{100 * share:.0f}%" for share in shares)
+    return at_most(
+        "monotone", "Accuracy falls with the radius", max(0.0, *rises), RISE_LIMIT,
+        f"The largest rise of accuracy as the radius grows (at {', '.join(f'{f:g}' for f in FACTORS)} times: {told}).",
+        "A larger radius can only help an attacker: the attack fails, not the model's weakness.",
+    )  # fmt: skip
+
+
+def radii(subject: Subject) -> list[float]:
+    most = 1.0 if subject.threat.is_box else math.inf
+    return [min(most, factor * subject.threat.eps) for factor in FACTORS]
+
+
+def more_effort(subject: Subject) -> Check:
+    found = subject.broken_by(subject.pgd(cw_margin, 100), ~subject.white_box)
+    return at_most(
+        "more-effort", "More steps and restarts stop helping", subject.share(found), MORE_LIMIT,
+        "The share of images that withstand 20 steps of two attacks and fall to 100 steps of a third start.",
+        "Give the attacks more steps and restarts until the number stands still.",
+    )  # fmt: skip
+
+
+def black_box(subject: Subject) -> Check:
+    left = ~subject.white_box
+    attack = Square(threat=subject.threat, steps=QUERIES)
+    return at_most(
+        "black-box", "No black-box attack does better", subject.share(subject.broken_by(attack, left)), OUTSIDE_LIMIT,
+        f"The share of images that withstand the gradient and fall to {QUERIES} queries of Square.",
+        "The gradient is masked: use BPDA, EOT, or a black-box attack for the number itself.",
+    )  # fmt: skip
+
+
+def transfer(subject: Subject) -> Check:
+    other = subject.surrogate
+    label, advice = (
+        "No transferred example does better",
+        "The gradient is masked: attack a smooth stand-in (BPDA) and carry its examples over.",
+    )
+    if other is None or not fits(subject):
+        return not_asked("transfer", label, "No surrogate for such images and classes was given.", advice)
+    value = subject.share(subject.broken_by(subject.pgd(cw_margin), ~subject.white_box, other))
+    return at_most(
+        "transfer", label, value, OUTSIDE_LIMIT,
+        "The share of images that withstand the gradient and fall to examples made on another model.",
+        advice,
+    )  # fmt: skip
+
+
+def fits(subject: Subject) -> bool:
+    """Whether the surrogate takes these images and knows as many classes."""
+    assert subject.surrogate is not None
+    try:
+        with torch.no_grad():
+            return bool(subject.surrogate(subject.all_x[:1]).shape == subject.logits[:1].shape)
+    except (RuntimeError, ValueError):
+        return False
+
+
+BEHAVIOUR = (
+    scale, silent, incomplete, unstable, unbounded, monotone, more_effort, black_box, transfer,
+)  # fmt: skip

@@ -1,0 +1,135 @@
+"""Checks of the contract between a model and the images and labels it is measured on."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from scaleproof.checks.subject import Subject
+from scaleproof.contract import MODE_MATTERS
+from scaleproof.diagnosis import Check, at_most
+from scaleproof.models.classifier import Classifier
+
+NORMALISATIONS = {
+    "CIFAR": ((0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)),
+    "ImageNet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "[-1, 1]": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+}
+SAME = 1e-3  # of logits, relative to their spread
+GAIN_LIMIT = 0.1
+ONE_CLASS = 0.95
+
+
+def pixel_range(subject: Subject) -> Check:
+    over = torch.maximum(-subject.all_x.amin(), subject.all_x.amax() - 1).clamp_min(0)
+    return at_most(
+        "range", "Pixels in [0, 1]", float(over), 0.0,
+        "How far the darkest or brightest pixel lies outside [0, 1].",
+        "Give images in [0, 1]; normalise inside the model, with Classifier(net, mean=..., std=...).",
+    )  # fmt: skip
+
+
+def label_range(subject: Subject) -> Check:
+    classes, y = subject.logits.shape[1], subject.all_y
+    outside = float(((y < 0) | (y >= classes)).float().mean())
+    decided = subject.logits.argmax(1)
+    fits = [float(((y + shift) % classes == decided).float().mean()) for shift in (0, 1, -1)]
+    value = max(outside, max(fits[1:]) - fits[0])
+    return at_most(
+        "labels", "Labels fit the model", value, GAIN_LIMIT,
+        "By how much labels shifted by one would fit the decisions better, or the share of labels outside the classes.",
+        "Look at the order of the classes and whether labels begin at 0.",
+    )  # fmt: skip
+
+
+def train_mode(subject: Subject) -> Check:
+    modules = subject.classifier.net.modules()
+    felt = sum(isinstance(module, MODE_MATTERS) and module.training for module in modules)
+    return at_most(
+        "train-mode", "Evaluation mode", float(felt), 0.0,
+        "How many layers that behave otherwise in training (BatchNorm, dropout) are in train mode.",
+        "Call model.eval() before the evaluation.",
+    )  # fmt: skip
+
+
+def probabilities(subject: Subject) -> Check:
+    rows = subject.logits / subject.classifier.logit_scale
+    sums = ((rows.sum(1) - 1).abs() < 1e-3) & (rows >= 0).all(1)
+    return at_most(
+        "probabilities", "Logits, not probabilities", float(sums.float().mean()), 0.5,
+        "The share of outputs that are probabilities: a softmax at the end hides gradients from attacks on logits.",
+        "Remove the softmax at the end of the model.",
+    )  # fmt: skip
+
+
+def determinism(subject: Subject) -> Check:
+    value = relative(once(subject), once(subject))
+    if subject.oracle.draws > 1:
+        return Check(
+            name="determinism", label="The same answer twice", passed=True, value=value,
+            meaning=f"The model is randomised; gradients and verdicts are over {subject.oracle.draws} draws.",
+            advice="Give the number of draws beside the result.",
+        )  # fmt: skip
+    return at_most(
+        "determinism", "The same answer twice", value, SAME,
+        "The largest difference between two answers to the same images, relative to the spread of the logits.",
+        "Evaluate a randomised model with draws=20 (--attacks rand), which attacks and judges the mean of many draws.",
+    )  # fmt: skip
+
+
+def batch_dependence(subject: Subject) -> Check:
+    if subject.oracle.draws > 1:
+        value = 0.0
+    else:
+        x = subject.all_x[: max(2, len(subject.all_x) // 2)]
+        value = relative(once(subject)[: len(x)], subject.oracle.judge(x))
+    return at_most(
+        "batch", "An image's answer does not depend on its batch", value, SAME,
+        "The largest difference between an image's logits in one batch and in another, relative to their spread.",
+        "Look for BatchNorm in train mode, or for statistics taken over the batch.",
+    )  # fmt: skip
+
+
+def normalisation(subject: Subject) -> Check:
+    y = subject.all_y
+    here = float((subject.logits.argmax(1) == y).float().mean())
+    gains = {"none": 0.0}
+    if subject.classifier.mean is None and subject.all_x.shape[1] == 3:
+        for name, (mean, std) in NORMALISATIONS.items():
+            other = Classifier(subject.classifier, mean=mean, std=std)
+            with torch.no_grad():
+                gains[name] = float((other(subject.all_x).argmax(1) == y).float().mean()) - here
+    best = max(gains, key=lambda name: gains[name])
+    return at_most(
+        "normalisation", "Normalisation inside the model", gains[best], GAIN_LIMIT,
+        f"How much the clean accuracy would gain from a usual normalisation of the images (best: {best}).",
+        "The model seems to expect normalised images: wrap it as Classifier(net, mean=..., std=...).",
+    )  # fmt: skip
+
+
+def constant(subject: Subject) -> Check:
+    decided, labels = (most_common(values) for values in (subject.logits.argmax(1), subject.all_y))
+    value = 0.0 if labels > ONE_CLASS else decided
+    return at_most(
+        "constant", "More than one answer", value, ONE_CLASS,
+        "The share of images with the model's commonest answer; a constant one cannot be changed and is of no use.",
+        "Look at the weights: the model hardly looks at its input.",
+    )  # fmt: skip
+
+
+def once(subject: Subject) -> Tensor:
+    return subject.oracle.judge(subject.all_x)
+
+
+def relative(one: Tensor, other: Tensor) -> float:
+    spread = float(one.std(correction=0)) or 1.0
+    return float((one - other).abs().max()) / spread
+
+
+def most_common(values: Tensor) -> float:
+    return float(torch.bincount(values.clamp_min(0)).max()) / len(values)
+
+
+CONTRACT = (
+    pixel_range, label_range, train_mode, probabilities, determinism, batch_dependence, normalisation, constant,
+)  # fmt: skip

@@ -1,0 +1,157 @@
+"""Checks of gradients: whether they are there, are numbers, and say where the loss grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from scaleproof.checks.subject import Subject
+from scaleproof.diagnosis import Check, at_most, not_asked
+from scaleproof.losses import (
+    Objective,
+    cosine_cross_entropy,
+    cross_entropy,
+    cw_margin,
+    dlr,
+    margin,
+    probability_margin,
+    standardised_cross_entropy,
+)
+from scaleproof.oracle import input_gradient
+
+OBJECTIVES = (
+    cross_entropy, cw_margin, dlr, cosine_cross_entropy(), probability_margin, standardised_cross_entropy(),
+)  # fmt: skip
+ZERO_LIMIT = 0.02
+PIXEL_LIMIT = 0.5
+SIZE_LIMIT = 1e6
+DIRECTION_LIMIT = 0.6
+TINY = 1e-30
+SHORT = 1 / 32  # of eps: a step on which a gradient should still hold
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One objective's gradient at the images classified right."""
+
+    objective: Objective
+    gradient: Tensor
+    attached: bool
+
+    @property
+    def peak(self) -> Tensor:
+        return self.gradient.flatten(1).abs().amax(1)
+
+
+def seen(subject: Subject) -> list[Seen]:
+    """Every objective's gradient, in float32, at one draw."""
+    return [one for objective in OBJECTIVES if (one := look(subject, objective)) is not None]
+
+
+def look(subject: Subject, objective: Objective) -> Seen | None:
+    """None where the objective needs a head that cannot be found."""
+    fitted, note = objective.for_classes(subject.logits.shape[1])
+    if note is not None:
+        return None
+    classifier, x = subject.classifier, subject.x
+    if fitted.needs_features:
+        try:
+            classifier.find_head(x)
+        except ValueError:
+            return None
+    with torch.enable_grad(), subject.chance("gradient"), subject.exact.arithmetic():
+        point = x.detach().requires_grad_()
+        output = subject.exact.choice.backend(point, fitted.needs_features)
+        attached = output.logits.requires_grad and reaches(output.logits, point)
+        gradient = input_gradient(fitted(output, subject.y), point)
+    return Seen(fitted, gradient, attached)
+
+
+def reaches(logits: Tensor, point: Tensor) -> bool:
+    """Whether a graph leads from the image to the logits."""
+    (found,) = torch.autograd.grad(logits.sum(), point, allow_unused=True, retain_graph=True)
+    return found is not None
+
+
+def gradient_checks(subject: Subject) -> list[Check]:
+    if subject.count == 0:
+        return [
+            not_asked("gradients", "Gradients", "No image is classified right.", "Look at the model first.")
+        ]
+    found = seen(subject)
+    return [detached(found), finite(found), zero(found), pixels(found), size(found), direction(subject)]
+
+
+def detached(found: list[Seen]) -> Check:
+    loose = sum(not one.attached for one in found) / len(found)
+    return at_most(
+        "gradient-detached", "A gradient path to the image", loose, 0.0,
+        "The share of objectives with no path from the image to their value in the graph.",
+        "Look for detach(), numpy or a library call; give its stand-in as Classifier(net, backward=identity).",
+    )  # fmt: skip
+
+
+def finite(found: list[Seen]) -> Check:
+    value, name = worst(found, lambda one: (~one.gradient.isfinite()).flatten(1).any(1).float().mean())
+    return at_most(
+        "gradient-finite", "Gradients are numbers", value, 0.0,
+        f"The share of images whose gradient has a NaN or an infinity (worst: {name}).",
+        "Look for square roots, logarithms and divisions at zero.",
+    )  # fmt: skip
+
+
+def zero(found: list[Seen]) -> Check:
+    value, name = worst(found, lambda one: (one.peak == 0).float().mean())
+    return at_most(
+        "gradient-zero", "Gradients do not vanish", value, ZERO_LIMIT,
+        f"The share of images whose gradient is zero although they are classified right (worst: {name}).",
+        "Look for rounding and saturation; use BPDA, Classifier(net, backward=identity), or objectives without scale.",
+    )  # fmt: skip
+
+
+def pixels(found: list[Seen]) -> Check:
+    value, name = worst(found, lambda one: (one.gradient == 0).float().mean())
+    return at_most(
+        "gradient-pixels", "Every pixel counts", value, PIXEL_LIMIT,
+        f"The share of pixels whose gradient is exactly zero, so that a sign step leaves them (worst: {name}).",
+        "Look at what the model does to its input before the first layer.",
+    )  # fmt: skip
+
+
+def size(found: list[Seen]) -> Check:
+    value, name = worst(found, lambda one: one.peak.nan_to_num(0.0).max())
+    return at_most(
+        "gradient-size", "Gradients do not explode", value, SIZE_LIMIT,
+        f"The largest entry of any gradient, per pixel (worst: {name}).",
+        "Look for steep preprocessing or saturated activations.",
+    )  # fmt: skip
+
+
+def worst(found: list[Seen], measure: Callable[[Seen], Tensor]) -> tuple[float, str]:
+    values = {one.objective.name: float(measure(one)) for one in found}
+    name = max(values, key=lambda key: values[key])
+    return values[name], name
+
+
+def direction(subject: Subject) -> Check:
+    """Whether a short step along the gradient gains what the gradient promises."""
+    one = look(subject, cw_margin)
+    assert one is not None
+    stride = SHORT * subject.threat.eps
+    step = stride * subject.threat.steepest(one.gradient)
+    promised = stride * subject.threat.dual_size(one.gradient.nan_to_num(0.0))
+    with subject.chance("gradient"):
+        before = margin(subject.oracle.judge(subject.x), subject.y)
+    with subject.chance("gradient"):
+        after = margin(subject.oracle.judge((subject.x + step).clamp(0, 1)), subject.y)
+    moved = promised > 0
+    missed = (1 - (after - before) / promised.clamp_min(TINY)).abs()[moved]
+    value = float(missed.median()) if len(missed) > 0 else 1.0
+    return at_most(
+        "gradient-direction", "Gradients say where the loss grows", value, DIRECTION_LIMIT,
+        "By what share a short step along the gradient misses the gain that the gradient promises (median).",
+        "The loss is rugged: look for steep or discontinuous parts; use BPDA, Classifier(net, backward=...).",
+    )  # fmt: skip

@@ -1,0 +1,133 @@
+"""What checks look at: a classifier, some images, a threat, and short attacks on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from scaleproof.attacks.base import Attack
+from scaleproof.attacks.loop import perturb
+from scaleproof.attacks.pgd import PGD
+from scaleproof.losses import Objective, cross_entropy, cw_margin, margin
+from scaleproof.models.classifier import Classifier
+from scaleproof.oracle import Oracle
+from scaleproof.rng import Rng
+from scaleproof.speed import PLAIN
+from scaleproof.threat import Threat
+
+STEPS = 20
+
+
+@dataclass(frozen=True)
+class Path:
+    """What a short attack met on its way, a row an image."""
+
+    broken: Tensor  # (B,) the last iterate is misclassified
+    ever: Tensor  # (B,) some iterate is
+    margins: Tensor  # (steps, B) best other logit minus true one at each iterate
+
+
+class Subject:
+    """A model under examination; expensive answers are kept."""
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        x: Tensor,
+        y: Tensor,
+        threat: Threat,
+        *,
+        seed: int = 0,
+        draws: int = 1,
+        surrogate: Classifier | None = None,
+    ) -> None:
+        self.classifier, self.threat, self.seed, self.surrogate = classifier, threat, seed, surrogate
+        self.oracle = Oracle(classifier, draws=draws)
+        self.exact = Oracle(classifier, speed=PLAIN)  # one draw, in float32
+        self.all_x, self.all_y = x.to(self.oracle.device), y.to(self.oracle.device)
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """Of all images, in float32."""
+        with self.chance("look"):
+            return self.oracle.judge_chance(self.all_x, self.all_y)[0]
+
+    @cached_property
+    def right(self) -> Tensor:
+        """Positions of the images classified right."""
+        return (self.logits.argmax(1) == self.all_y).nonzero().squeeze(1)
+
+    @property
+    def x(self) -> Tensor:
+        return self.all_x[self.right]
+
+    @property
+    def y(self) -> Tensor:
+        return self.all_y[self.right]
+
+    @property
+    def count(self) -> int:
+        return len(self.right)
+
+    @contextmanager
+    def chance(self, name: str) -> Iterator[None]:
+        with self.oracle.chance(self.seed, "checks", name):
+            yield
+
+    def share(self, flags: Tensor) -> float:
+        """Of the images classified right; 0 where there are none."""
+        return float(flags.sum()) / max(self.count, 1)
+
+    def path(self, attack: PGD, classifier: Classifier | None = None) -> Path:
+        """Run an attack on every image classified right and watch it, on this classifier or another view of it."""
+        oracle = self.oracle if classifier is None else Oracle(classifier, draws=self.oracle.draws)
+        x, y = self.x, self.y
+        with self.chance(attack.name):
+            fitted, _ = attack.for_classes(self.logits.shape[1])
+            state = fitted.init(oracle, x, y, self.right, Rng(self.seed, f"checks {attack.name}"))
+            ever = torch.zeros_like(y, dtype=torch.bool)
+            margins: list[Tensor] = []
+            for _ in range(fitted.steps):
+                state = fitted.step(oracle, state)
+                ever |= state.logits.argmax(1) != y
+                margins.append(margin(state.logits, y))
+            broken = self.oracle.judge_chance(state.current, y)[0].argmax(1) != y
+        return Path(broken, ever | broken, torch.stack(margins))
+
+    def broken_by(self, attack: Attack, rows: Tensor, classifier: Classifier | None = None) -> Tensor:
+        """Which of some of the images an attack breaks (B,), judged on the model itself."""
+        broken = torch.zeros(self.count, dtype=torch.bool, device=self.oracle.device)
+        positions = rows.nonzero().squeeze(1)
+        if len(positions) == 0:
+            return broken
+        oracle = self.oracle if classifier is None else Oracle(classifier, draws=self.oracle.draws)
+        fitted, _ = attack.for_classes(self.logits.shape[1])
+        x, y = self.x[positions], self.y[positions]
+        with self.chance(attack.name):
+            rng = Rng(self.seed, f"checks {attack.name}")
+            found = perturb(fitted, oracle, x, y, self.right[positions], rng, drop=oracle.draws == 1)
+            broken[positions] = self.oracle.judge_chance(found, y)[0].argmax(1) != y
+        return broken
+
+    def pgd(self, objective: Objective, steps: int = STEPS, eps: float | None = None) -> PGD:
+        threat = self.threat if eps is None else Threat(norm=self.threat.norm, eps=eps)
+        name = f"{objective.name}-{steps}-{threat.eps:g}"
+        return PGD(threat=threat, objective=objective, steps=steps, keep="last", name=name, label=name)
+
+    @cached_property
+    def by_cross_entropy(self) -> Path:
+        return self.path(self.pgd(cross_entropy))
+
+    @cached_property
+    def by_margin(self) -> Path:
+        return self.path(self.pgd(cw_margin))
+
+    @cached_property
+    def white_box(self) -> Tensor:
+        """Images that one of the two short attacks broke anywhere on its way."""
+        return self.by_cross_entropy.ever | self.by_margin.ever

@@ -1,0 +1,84 @@
+"""`scaleproof museum`: broken defenses, what catches each, and what its key leaves of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scaleproof.cli import options
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from scaleproof.museum import Visit
+
+
+def command(
+    room: Annotated[
+        list[str] | None, typer.Argument(help="Rooms to visit; all by default.", show_default=False)
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="The network that the defenses are built around.")
+    ] = "undefended",
+    data: options.Data = "sample",
+    limit: options.Limit = 100,
+    eps: options.Eps = None,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    out: Annotated[
+        Path | None, typer.Option(help="Also write what was seen, as JSON.", show_default=False)
+    ] = None,
+) -> None:
+    """Visit defenses that only look robust: PGD's number, the check that fails, and the number with the key."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from scaleproof.cli.setup import checked_device, limited
+    from scaleproof.data import load
+    from scaleproof.models import Classifier, load_model
+    from scaleproof.museum import ROOMS, visit
+    from scaleproof.museum import room as named
+    from scaleproof.provenance import provenance
+    from scaleproof.store import write_json
+    from scaleproof.threat import UNSET, Threat
+
+    rooms = [named(name) for name in room] if room else list(ROOMS)
+    if out is not None and out.exists():
+        raise ValueError(f"{out} exists: give another --out")
+    place, images = checked_device(device), limited(load(data), limit)
+    threat = Threat(eps=UNSET if eps is None else options.number(eps, "eps"))
+    net = load_model(model).classifier.to(place).net
+    exhibits = [(found, strength) for found in rooms for strength in found.strengths]
+    visits = [
+        visit(found, strength, net, images, threat, surrogate=Classifier(net), seed=seed)
+        for found, strength in track(exhibits, "Visiting", transient=True)
+    ]
+    Console().print(table(visits, len(images)))
+    if out is not None:
+        document = {"schema": "scaleproof.museum/1", "model": model, "count": len(images), "seed": seed}
+        write_json(out, {**document, **provenance(place), "visits": [one.as_json() for one in visits]})
+
+
+def table(visits: list[Visit], count: int) -> Table:
+    from rich.table import Table
+
+    found = Table(title=f"Robust accuracy in %, n = {count}", title_justify="left")
+    for name in ("room", "strength", "clean", "PGD says", "caught by", "with the key", "key"):
+        found.add_column(name, justify="left" if name in ("room", "caught by", "key") else "right")
+    for one in visits:
+        verdict = one.caught_by if one.caught else f"{one.caught_by}: MISSED"
+        cells = [
+            number(one.clean),
+            number(one.before),
+            verdict,
+            number(one.after),
+            one.key or "nothing is hidden",
+        ]
+        found.add_row(one.room, f"{one.strength:g}", *cells)
+    return found
+
+
+def number(share: float | None) -> str:
+    return "refused" if share is None or share != share else f"{100 * share:.1f}"
