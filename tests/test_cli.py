@@ -155,6 +155,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "class Sharper(SmallConvNet):\n"
         "    def forward(self, x): return float(__import__('os').environ['SHARPNESS']) * super().forward(x)\n"
         "def sharper(): return Sharper(10).eval()\n"
+        "def scaled(): return __import__('scaleproof').load_model('demo').classifier.rescaled(1e4)\n"
         "def fails(): raise OSError('no weights here')\n"
     )
     torch.save(SmallConvNet().state_dict(), folder / "weights.safetensors")
@@ -258,6 +259,7 @@ def test_the_model_is_examined_and_the_number_is_marked(workshop: Path) -> None:
     assert {"scale", "gradient-zero", "black-box", "transfer"} <= {
         check["name"] for check in document["checks"]
     }
-    run("evaluate", "mine:sharper", *words, "--out", "doubtful", cwd=workshop)
+    done = run("evaluate", "mine:scaled", *words, "--out", "doubtful", cwd=workshop)
     document = json.loads((workshop / "doubtful" / "evaluation.json").read_text())
-    assert document["reliable"] is all(check["passed"] is not False for check in document["checks"])
+    assert document["reliable"] is False
+    assert "unreliable" in done.stdout

@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
-DOCUMENTS = ("README.md", "docs/results/README.md", "docs/lab-log.md")
+DOCUMENTS = ("README.md", "docs/results/README.md", "docs/lab-log.md", "docs/trust.md")
 BLOCK = re.compile(r"(<!-- generated: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -181,6 +181,32 @@ def parity() -> str:
     return table(head, rows) + f"\n(ours / theirs; {facts})\n"
 
 
+def museum() -> str:
+    """Broken defenses: what PGD says, what catches them, what their key leaves."""
+    record = read("museum.json")
+    held_back = {room["name"] for room in record["rooms"] if room["held_back"]}
+
+    def cell(share: float | None) -> str:
+        return "refused" if share is None else f"{100 * share:.1f}"
+
+    rows = [
+        [
+            visit["words"],
+            f"{visit['strength']:g}",
+            "held back" if visit["room"] in held_back else "setting",
+            cell(visit["clean"]),
+            cell(visit["before"]),
+            visit["caught_by"] if visit["caught"] else "missed",
+            "" if visit["key"] is None else cell(visit["after"]),
+            visit["key"] or "nothing is hidden",
+        ]
+        for visit in record["visits"]
+    ]
+    head = ["defense", "strength", "half", "clean", "PGD says", "caught by", "with the key", "key"]
+    facts = f"accuracy in %, n = {record['count']}, seed {record['seed']}, {record['hardware']['name']}, commit {record['commit']}"
+    return table(head, rows) + f"\n({facts})\n"
+
+
 GENERATORS: dict[str, Callable[[], str]] = {
     "demo-attacks": demo_attacks,
     "demo-sweep": demo_sweep,
@@ -189,6 +215,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "trainings": trainings,
     "parity": parity,
     "training-speed": training_speed,
+    "museum": museum,
 }
 
 

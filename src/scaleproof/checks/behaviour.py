@@ -7,6 +7,7 @@ import math
 import torch
 
 from scaleproof.attacks.square import Square
+from scaleproof.checks.shares import seldom
 from scaleproof.checks.subject import Subject
 from scaleproof.diagnosis import Check, at_most, not_asked
 from scaleproof.losses import cross_entropy, cw_margin
@@ -31,24 +32,24 @@ def scale(subject: Subject) -> Check:
     top = subject.logits.topk(2, dim=1).values
     gap = float((top[:, 0] - top[:, 1]).median())
     left = ~subject.by_cross_entropy.ever
-    value = 0.0
+    found = torch.zeros_like(left)
     if gap > 0 and math.isfinite(gap):
         other = subject.classifier.rescaled(USUAL_GAP / gap)
-        value = subject.share(subject.broken_by(subject.pgd(cross_entropy), left, other))
-    return at_most(
-        "scale", "The scale of the logits does not matter", value, SCALE_LIMIT,
+        found = subject.broken_by(subject.pgd(cross_entropy), left, other)
+    return seldom(
+        "scale", "The scale of the logits does not matter", found, SCALE_LIMIT,
         "The share of images that PGD on the cross entropy misses and finds once the logits have a usual size, "
-        "although no decision differs.",
+        "although no decision differs:",
         "Use attacks that do not depend on the scale (si-pgd, pgd-cw, pgd-std, apgd-t); see scaleproof sweep.",
     )  # fmt: skip
 
 
 def silent(subject: Subject) -> Check:
     path = subject.by_cross_entropy
-    lost = subject.share(path.ever & ~path.broken)
-    return at_most(
+    lost = path.ever & ~path.broken
+    return seldom(
         "silent-success", "What was broken on the way is returned", lost, SILENT_LIMIT,
-        "The share of images that were misclassified at some step of PGD but not at its last.",
+        "The share of images that were misclassified at some step of PGD but not at its last:",
         "Keep the best iterate (the attacks here do), or let broken images leave the loop (cascade).",
     )  # fmt: skip
 
@@ -72,9 +73,9 @@ def unstable(subject: Subject) -> Check:
     near = (subject.x + stride * subject.threat.steepest(noise.to(subject.x) - 0.5)).clamp(0, 1)
     with subject.chance("noise"):
         flipped = subject.oracle.judge_chance(near, subject.y)[0].argmax(1) != subject.y
-    return at_most(
-        "unstable", "Decisions hold around the image", subject.share(flipped), UNSTABLE_LIMIT,
-        "The share of images whose decision changes under random noise of a quarter of the radius.",
+    return seldom(
+        "unstable", "Decisions hold around the image", flipped, UNSTABLE_LIMIT,
+        "The share of images whose decision changes under random noise of a quarter of the radius:",
         "The model may be randomised or hardly trained; a gradient at one point says little about the next.",
     )  # fmt: skip
 
@@ -84,9 +85,9 @@ def unbounded(subject: Subject) -> Check:
     left = ~subject.white_box
     for objective in (cw_margin, cross_entropy):
         left = left & ~subject.broken_by(subject.pgd(objective, 50, widest), left)
-    return at_most(
-        "unbounded", "An unbounded attack reaches 0%", subject.share(left), UNBOUNDED_LIMIT,
-        "The share of images that withstand an attack which may change everything.",
+    return seldom(
+        "unbounded", "An unbounded attack reaches 0%", left, UNBOUNDED_LIMIT,
+        "The share of images that withstand an attack which may change everything:",
         "The gradient does not lead to the decision boundary: look for masking, use BPDA, EOT or black-box attacks.",
     )  # fmt: skip
 
@@ -111,19 +112,18 @@ def radii(subject: Subject) -> list[float]:
 
 def more_effort(subject: Subject) -> Check:
     found = subject.broken_by(subject.pgd(cw_margin, 100), ~subject.white_box)
-    return at_most(
-        "more-effort", "More steps and restarts stop helping", subject.share(found), MORE_LIMIT,
-        "The share of images that withstand 20 steps of two attacks and fall to 100 steps of a third start.",
+    return seldom(
+        "more-effort", "More steps and restarts stop helping", found, MORE_LIMIT,
+        "The share of images that withstand 20 steps of two attacks and fall to 100 steps of a third start:",
         "Give the attacks more steps and restarts until the number stands still.",
     )  # fmt: skip
 
 
 def black_box(subject: Subject) -> Check:
-    left = ~subject.white_box
-    attack = Square(threat=subject.threat, steps=QUERIES)
-    return at_most(
-        "black-box", "No black-box attack does better", subject.share(subject.broken_by(attack, left)), OUTSIDE_LIMIT,
-        f"The share of images that withstand the gradient and fall to {QUERIES} queries of Square.",
+    found = subject.broken_by(Square(threat=subject.threat, steps=QUERIES), ~subject.white_box)
+    return seldom(
+        "black-box", "No black-box attack does better", found, OUTSIDE_LIMIT,
+        f"The share of images that withstand the gradient and fall to {QUERIES} queries of Square:",
         "The gradient is masked: use BPDA, EOT, or a black-box attack for the number itself.",
     )  # fmt: skip
 
@@ -136,10 +136,10 @@ def transfer(subject: Subject) -> Check:
     )
     if other is None or not fits(subject):
         return not_asked("transfer", label, "No surrogate for such images and classes was given.", advice)
-    value = subject.share(subject.broken_by(subject.pgd(cw_margin), ~subject.white_box, other))
-    return at_most(
-        "transfer", label, value, OUTSIDE_LIMIT,
-        "The share of images that withstand the gradient and fall to examples made on another model.",
+    found = subject.broken_by(subject.pgd(cw_margin), ~subject.white_box, other)
+    return seldom(
+        "transfer", label, found, OUTSIDE_LIMIT,
+        "The share of images that withstand the gradient and fall to examples made on another model:",
         advice,
     )  # fmt: skip
 

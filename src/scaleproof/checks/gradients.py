@@ -25,10 +25,10 @@ from scaleproof.oracle import input_gradient
 OBJECTIVES = (
     cross_entropy, cw_margin, dlr, cosine_cross_entropy(), probability_margin, standardised_cross_entropy(),
 )  # fmt: skip
-ZERO_LIMIT = 0.02
+ZERO_LIMIT = 0.05
 PIXEL_LIMIT = 0.5
 SIZE_LIMIT = 1e6
-DIRECTION_LIMIT = 0.6
+DIRECTION_LIMIT = 0.3
 TINY = 1e-30
 SHORT = 1 / 32  # of eps: a step on which a gradient should still hold
 

@@ -38,7 +38,7 @@ def command(
     from scaleproof.cli.setup import checked_device, limited
     from scaleproof.data import load
     from scaleproof.models import Classifier, load_model
-    from scaleproof.museum import ROOMS, visit
+    from scaleproof.museum import HELD_BACK, ROOMS, visit
     from scaleproof.museum import room as named
     from scaleproof.provenance import provenance
     from scaleproof.store import write_json
@@ -57,7 +57,13 @@ def command(
     ]
     Console().print(table(visits, len(images)))
     if out is not None:
-        document = {"schema": "scaleproof.museum/1", "model": model, "count": len(images), "seed": seed}
+        document = {
+            "schema": "scaleproof.museum/1",
+            "model": model,
+            "count": len(images),
+            "seed": seed,
+            "rooms": [{"name": found.name, "held_back": found in HELD_BACK} for found in rooms],
+        }
         write_json(out, {**document, **provenance(place), "visits": [one.as_json() for one in visits]})
 
 
@@ -81,4 +87,4 @@ def table(visits: list[Visit], count: int) -> Table:
 
 
 def number(share: float | None) -> str:
-    return "refused" if share is None or share != share else f"{100 * share:.1f}"
+    return "refused" if share is None else f"{100 * share:.1f}"

@@ -149,7 +149,7 @@ class Constant(nn.Module):
 
     def __init__(self, chosen: int, classes: int) -> None:
         super().__init__()
-        self.register_buffer("logits", F.one_hot(torch.tensor(chosen), classes).float())
+        self.register_buffer("logits", 5.0 * F.one_hot(torch.tensor(chosen), classes))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.get_buffer("logits").expand(len(x), -1)

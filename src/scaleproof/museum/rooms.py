@@ -222,7 +222,7 @@ HELD_BACK = (  # and reported on these
     Room(
         name="k-winners",
         words="only the largest activations survive",
-        strengths=(0.1, 0.2),
+        strengths=(0.4, 0.3),
         built=winners,
         caught_by="gradient-direction",
         key=Key(words="BPDA: the identity in place of the selection", opened=smooth_winners),

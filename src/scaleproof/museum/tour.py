@@ -26,8 +26,10 @@ class Visit:
     room: str
     words: str
     strength: float
-    clean: float
-    before: float | None  # robust accuracy that PGD on the cross entropy finds; None where it is refused
+    clean: float | None
+    before: (
+        float | None
+    )  # what PGD on the cross entropy leaves; both are None where an evaluation refuses the model
     checks: tuple[Check, ...]
     caught_by: str
     key: str | None
@@ -69,12 +71,12 @@ def visit(
     )
 
 
-def naive(exhibit: nn.Module, images: Images, threat: Threat, seed: int) -> tuple[float, float | None]:
+def naive(exhibit: nn.Module, images: Images, threat: Threat, seed: int) -> tuple[float | None, float | None]:
     """Clean accuracy and what one PGD leaves; an evaluation that refuses the model gives no number."""
     try:
         found = evaluate(exhibit, images, suite(NAIVE, threat), seed=seed, allow_train_mode=True)
     except ValueError:
-        return float("nan"), None
+        return None, None
     return found.clean.accuracy, found.robust().accuracy
 
 
