@@ -203,8 +203,8 @@ def museum() -> str:
         for visit in record["visits"]
     ]
     head = ["defense", "strength", "half", "clean", "PGD says", "caught by", "with the key", "key"]
-    facts = f"accuracy in %, n = {record['count']}, seed {record['seed']}, {record['hardware']['name']}, commit {record['commit']}"
-    return table(head, rows) + f"\n({facts})\n"
+    place = f"{record['hardware']['name']}, commit {record['commit']}"
+    return table(head, rows) + f"\n(accuracy in %, n = {record['count']}, seed {record['seed']}, {place})\n"
 
 
 GENERATORS: dict[str, Callable[[], str]] = {
