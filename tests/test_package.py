@@ -22,7 +22,7 @@ LAYERS = [
     {"oracle", "contract"},
     {"attacks", "defenses"},
     {"training"},
-    {"evaluation", "images", "store"},
+    {"evaluation", "examples", "images", "store"},
     {"units", "look", "progress"},
     {"verdicts"},
     {"evaluator"},

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scaleproof.contract import Finding
+from scaleproof.examples import Examples
 from scaleproof.statistics import wilson
 
 Flags = NDArray[np.bool_]
@@ -104,6 +105,7 @@ class Evaluation:
     findings: tuple[Finding, ...] = field(default=())
     draws: int = 1  # of a randomised model, behind each gradient and each verdict
     clean_chance: NDArray[np.float32] | None = None
+    examples: Examples | None = None  # of the images that were broken, where they were to be kept
 
     def __repr__(self) -> str:
         shares = {"clean": self.clean, **{result.name: self.robust(result.name) for result in self.attacks}}

@@ -1,4 +1,4 @@
-"""Statistics of right and wrong: intervals for a share, for a part of a finite set, and for pairs; exact where it matters.
+"""Statistics of right and wrong: intervals for a share, for a part of a finite set, and for pairs.
 
 No torch here, so that pages can be rendered without it.
 """
