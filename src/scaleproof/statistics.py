@@ -95,7 +95,7 @@ def mcnemar(lost: int, won: int) -> float:
     for heads in range(fewer + 1):
         ways += term
         term = term * (tosses - heads) // (heads + 1)
-    return min(1.0, 2 * ways / 2**tosses)
+    return min(1.0, 2 * ways / (1 << tosses))
 
 
 def paired_interval(lost: int, won: int, count: int, z: float = Z95) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from scaleproof import __version__
-from scaleproof.cli import data, evaluate, sweep, train
+from scaleproof.cli import data, evaluate, gate, plan, sweep, train, verify
 
 app = typer.Typer(
     help="Measure adversarial robustness honestly, and train for it.",
@@ -24,6 +24,9 @@ app.command("evaluate")(evaluate.command)
 app.command("train")(train.command)
 app.command("sweep")(sweep.command)
 app.command("demo")(sweep.demo)
+app.command("verify")(verify.command)
+app.command("gate")(gate.command)
+app.command("plan")(plan.command)
 
 
 @app.command("report")
