@@ -162,7 +162,7 @@ class Paired:
             "count": self.count,
             "lost": self.lost,
             "won": self.won,
-            "drop": self.drop,
+            "drop": self.drop if self.count else None,
             "interval": list(self.interval()),
             "mcnemar_p": self.p_value,
         }

@@ -95,11 +95,11 @@ def flips_table(found: Verification) -> Table:
     against = set(found.contradictions)
     ordered = sorted(found.flips, key=lambda flip: (flip not in against, flip.row))
     table = Table(title="Images that differ", title_justify="left")
-    for name in ("image", "on", "claimed", "recounted", "margin", "margin then", "cause"):
+    for name in ("image", "on", "claimed", "now", "margin", "margin then", ""):
         right = "margin" in name or name == "image"
         table.add_column(name, justify="right" if right else "left", no_wrap=True)
     for flip in ordered[:LISTED]:
-        table.add_row(*flip_row(flip, "the claim" if flip in against else "numerics"))
+        table.add_row(*flip_row(flip, "contradicts" if flip in against else "numerics"))
     if len(ordered) > LISTED:
         table.add_row("...", f"{len(ordered) - LISTED} more", *[""] * 5)
     return table
