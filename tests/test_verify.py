@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -269,6 +270,28 @@ def test_rounding_is_told_from_a_contradiction(copy: Path) -> None:
     assert replace(result, checks=()).confirmed
     result = verify(copy, model=Shifted(net, int(labels[0]), 10 * TOLERANCE * scale).eval())
     assert found.row[0] in {flip.row for flip in result.contradictions}
+
+
+def test_other_arithmetic_moves_margins_far_less_than_the_tolerance(stored: Path) -> None:
+    """Convolutions without oneDNN add up in another order, as another machine's do."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with torch.backends.mkldnn.flags(enabled=False):
+            result = verify(stored)
+    assert result.confirmed
+    assert 0 < result.largest_shift < 0.1 * TOLERANCE
+
+
+def test_an_l2_run_is_confirmed(tmp_path: Path) -> None:
+    words = [*COMMAND, "--norm", "l2", "--eps", "0.5", "--attacks", "pgd,apgd-ce", "--limit", "20"]
+    done = CliRunner().invoke(app, [*words, "--mode", "cascade", "--out", str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    claims = read_claims(tmp_path / "run")
+    assert claims.examples is not None
+    assert len(claims.examples) > 0
+    assert verify(tmp_path / "run").confirmed
+    change(tmp_path / "run", lambda document: document["threat"].update(eps=0.4))
+    assert "budget" in failed(verify(tmp_path / "run"))
 
 
 def test_rounding_does_not_explain_many_images() -> None:
