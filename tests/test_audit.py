@@ -11,7 +11,8 @@ import pytest
 from helpers import DoesNothing, LinearNet, decisions, images
 from scaleproof import PGD, Threat, evaluate, suite
 from scaleproof.attacks.sampled import Sampled
-from scaleproof.audit import Audit, audit_of, evaluate_with_audit, few_probability, most_broken
+from scaleproof.audit import Audit, audit_of, evaluate_with_audit, most_broken
+from scaleproof.statistics import few_probability
 from scaleproof.store import FolderStore
 
 LINF = Threat(eps=0.05)

@@ -7,7 +7,6 @@ confidence they could break at most K of M, by the hypergeometric distribution. 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -20,6 +19,7 @@ from scaleproof.contract import Finding
 from scaleproof.evaluation import Evaluation
 from scaleproof.evaluator import evaluate
 from scaleproof.images import Images, as_images
+from scaleproof.statistics import last_plausible
 from scaleproof.store import MemoryStore
 
 CONFIDENCE = 0.95
@@ -60,32 +60,7 @@ def most_broken(found: int, sample: int, population: int) -> int:
 
     One-sided, exact: P(at most `found` in a sample without replacement) is above 5%.
     """
-    low, high = found, population - (sample - found)
-    while low < high:  # the probability falls as the number grows
-        middle = (low + high + 1) // 2
-        if few_probability(found, sample, middle, population) > 1 - CONFIDENCE:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def few_probability(found: int, sample: int, breakable: int, population: int) -> float:
-    """P(X <= found) for X hypergeometric: breakable ones in a sample without replacement."""
-    least = max(0, sample - (population - breakable))
-    terms = [
-        log_choose(breakable, k)
-        + log_choose(population - breakable, sample - k)
-        - log_choose(population, sample)
-        for k in range(least, min(found, breakable, sample) + 1)
-    ]
-    return min(1.0, math.fsum(math.exp(term) for term in terms))
-
-
-def log_choose(n: int, k: int) -> float:
-    if not 0 <= k <= n:
-        return -math.inf
-    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    return last_plausible(found, sample, population, 1 - CONFIDENCE)
 
 
 def audit_of(evaluation: Evaluation) -> Audit | None:

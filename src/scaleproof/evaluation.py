@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from scaleproof.contract import Finding
 from scaleproof.diagnosis import Check, is_reliable
+from scaleproof.examples import Examples
+from scaleproof.statistics import wilson
 
 Flags = NDArray[np.bool_]
-Z95 = 1.959963984540054
 
 
 @dataclass(frozen=True)
@@ -38,19 +39,6 @@ class Share:
             "accuracy": self.accuracy,
             "interval": list(self.interval),
         }
-
-
-def wilson(successes: int, count: int, z: float = Z95) -> tuple[float, float]:
-    """Wilson's score interval for a share (Wilson 1927); the whole of [0, 1] for an empty sample."""
-    if count == 0:
-        return 0.0, 1.0
-    share = successes / count
-    denominator = 1 + z * z / count
-    centre = (share + z * z / (2 * count)) / denominator
-    half = z / denominator * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    low = 0.0 if successes == 0 else max(0.0, centre - half)
-    high = 1.0 if successes == count else min(1.0, centre + half)
-    return low, high
 
 
 VERDICTS = {
@@ -118,6 +106,7 @@ class Evaluation:
     findings: tuple[Finding, ...] = field(default=())
     draws: int = 1  # of a randomised model, behind each gradient and each verdict
     clean_chance: NDArray[np.float32] | None = None
+    examples: Examples | None = None  # of the images that were broken, where they were to be kept
     checks: tuple[Check, ...] | None = None  # None where the model was not examined
 
     @property

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.loop import Packing, Tick, perturb
-from scaleproof.attacks.sampled import Sampled, whole
+from scaleproof.attacks.sampled import Sampled
 from scaleproof.attacks.suites import unique
 from scaleproof.contract import (
     Finding,
@@ -30,9 +30,9 @@ from scaleproof.contract import (
     check_mode,
 )
 from scaleproof.evaluation import VERDICTS, Evaluation
+from scaleproof.examples import gathered, kept
 from scaleproof.images import Images, Rows, as_images, even_chunks, spans
-from scaleproof.look import first_look, randomness
-from scaleproof.models.architectures import weights_digest
+from scaleproof.look import fingerprint, first_look, randomness
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.parallel import ALONE, Group
@@ -40,7 +40,7 @@ from scaleproof.progress import Meter, Report, chunk_label
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
 from scaleproof.speed.backends import Precision
-from scaleproof.store import MemoryStore, UnitStore, settings_digest
+from scaleproof.store import MemoryStore, UnitStore
 from scaleproof.units import Unit, assemble, gradient_findings
 from scaleproof.verdicts import verdict
 
@@ -66,6 +66,7 @@ def evaluate(
     allow_train_mode: bool = False,
     group: Group = ALONE,
     draws: int = 1,
+    keep_examples: bool = False,
 ) -> Evaluation:
     """Robust accuracy of a model under attacks, with the verdict on every image.
 
@@ -73,6 +74,7 @@ def evaluate(
     `cascade`: each attack on what those before it left, and broken rows leave the loop at once (the worst case, fast).
     A randomised model is asked `draws` times for each gradient and verdict (expectation over transformation).
     Several processes share the chunks through a `store` that all of them see; each returns the whole evaluation.
+    With `keep_examples` it holds one adversarial example of each broken image, the first one found, bit for bit.
     """
     checked_mode(mode)
     if group.size > 1 and store is None:
@@ -81,8 +83,9 @@ def evaluate(
         source, classifier = as_images(images), as_classifier(model)
         findings = check_mode(classifier.net, allow_train_mode)
         with buffers_kept(classifier):
-            kept = store or MemoryStore()
-            run = Run(classifier, source, unique(attacks), mode, seed, batch_size, speed, kept, draws)
+            units = store or MemoryStore()
+            run = Run(classifier, source, unique(attacks), mode, seed, batch_size, speed, units, draws)
+            run.keep = keep_examples
             if group.size > 1:
                 run.share(group)
                 group.wait()
@@ -91,6 +94,8 @@ def evaluate(
 
 class Run:
     """One evaluation under way."""
+
+    keep = False  # examples of broken images
 
     def __init__(
         self,
@@ -121,7 +126,8 @@ class Run:
     def prepared(self) -> tuple[Arrays, list[tuple[Attack, tuple[str, ...]]], list[Rows]]:
         """The clean pass, the attacks fitted to the classes, and the chunks to attack."""
         look = first_look(self.oracle, self.images, self.features)
-        clean = self.clean_pass(self.fingerprint(look))
+        settings = [self.mode, self.seed, len(self.images), self.batch_size]
+        clean = self.clean_pass(fingerprint(self.oracle, self.attacks, settings, look))
         fitted = [attack.for_classes(int(clean["classes"])) for attack in self.attacks]
         chunks = even_chunks(np.flatnonzero(clean["label"] == clean["prediction"]), self.batch_size)
         self.packing = Packing(len(chunks[0]) if chunks else 1, pad=self.oracle.graphs is not None)
@@ -151,29 +157,7 @@ class Run:
             findings=findings + randomness(self.oracle, self.images) + gradient_findings(results),
             draws=self.oracle.draws,
             clean_chance=clean.get("chance"),
-        )
-
-    def fingerprint(self, look: list[list[float]]) -> str:
-        """What verdicts depend on, so that a store never answers for another run."""
-        classifier = self.oracle.classifier
-        normalisation = [None if t is None else t.tolist() for t in (classifier.mean, classifier.std)]
-        return settings_digest(
-            {
-                "weights": weights_digest(classifier),
-                "model": [str(normalisation), classifier.logit_scale, look, sorted(classifier.stand_ins)],
-                "attacks": [
-                    [attack.label, attack.scale_invariant, attack.describe()]
-                    for attack in map(whole, self.attacks)
-                ],
-                "run": [
-                    self.mode,
-                    self.seed,
-                    len(self.images),
-                    self.batch_size,
-                    self.oracle.draws,
-                    str(self.oracle.choice.precision),
-                ],
-            }
+            examples=gathered((name, unit.restart, unit.arrays) for name in units for unit in units[name]),
         )
 
     def clean_pass(self, mark: str) -> Arrays:
@@ -237,7 +221,7 @@ class Run:
                     meter.begin(chunk_label(attack, restart, number, len(chunks)), attack.steps + 1)
                     rows = self.rows_for(attack, chunk[alive] if self.mode == "cascade" else chunk)
                     key = f"{number:05d}.{attack.name}.{restart}"
-                    unit = self.unit(key, attack, restart, rows, meter.tick)
+                    unit = self.unit(key, attack, restart, rows, meter.tick, chunk[alive])
                     units[attack.name].append(unit)
                     before = int(alive.sum())
                     alive[np.isin(chunk, unit.broken_rows)] = False
@@ -247,15 +231,17 @@ class Run:
     def rows_for(self, attack: Attack, rows: Rows) -> Rows:
         return rows[attack.takes(rows, self.seed, len(self.images))] if isinstance(attack, Sampled) else rows
 
-    def unit(self, key: str, attack: Attack, restart: int, rows: Rows, tick: Tick) -> Unit:
-        stored = Unit.accepted(restart, self.store.load(key), rows)
+    def unit(self, key: str, attack: Attack, restart: int, rows: Rows, tick: Tick, unbroken: Rows) -> Unit:
+        stored = Unit.accepted(restart, self.store.load(key), rows, self.keep)
         if stored is not None:
             return stored
-        arrays = self.work(attack, restart, rows, tick)
+        arrays = self.work(attack, restart, rows, tick, unbroken)
         self.store.save(key, arrays)
         return Unit(restart, arrays)
 
-    def work(self, attack: Attack, restart: int, rows: Rows, tick: Tick) -> dict[str, NDArray[Any]]:
+    def work(
+        self, attack: Attack, restart: int, rows: Rows, tick: Tick, unbroken: Rows
+    ) -> dict[str, NDArray[Any]]:
         """Attack these rows and judge what comes back."""
         oracle, began = self.exact if attack.needs_exact else self.oracle, time.perf_counter()
         cost = oracle.cost
@@ -268,6 +254,9 @@ class Run:
             with oracle.chance(self.seed, attack.name, restart, int(rows[0])):
                 found = perturb(attack, oracle, x, y, index, rng, drop=drop, packing=self.packing, tick=tick)
                 arrays = verdict(attack, oracle, x, found, y)  # copies to the host: the clock below is honest
+                if self.keep:
+                    wanted = arrays["broken"] & np.isin(rows, unbroken)
+                    arrays |= kept(attack.threat, x, found, rows, wanted)
         counts = [cost.forwards - forwards, cost.backwards - backwards, *oracle.health.read()]
         return {
             **arrays,

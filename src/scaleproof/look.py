@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from scaleproof.attacks.base import Attack
+from scaleproof.attacks.sampled import whole
 from scaleproof.contract import (
     Finding,
     any_training,
@@ -14,9 +18,11 @@ from scaleproof.contract import (
     understood,
 )
 from scaleproof.images import Images
+from scaleproof.models.architectures import weights_digest
 from scaleproof.models.classifier import Classifier
 from scaleproof.oracle import Oracle
 from scaleproof.speed import PLAIN
+from scaleproof.store import settings_digest
 
 FIRST_LOOK = 8
 
@@ -63,3 +69,21 @@ def first_logits(classifier: Classifier, images: Images) -> list[list[float]]:
     """What `first_look` sees, for the record of a run."""
     with buffers_kept(classifier):
         return first_look(Oracle(classifier, speed=PLAIN), images, features=False)
+
+
+def fingerprint(
+    oracle: Oracle, attacks: Sequence[Attack], settings: Sequence[object], look: list[list[float]]
+) -> str:
+    """What verdicts depend on, so that a store never answers for another run."""
+    classifier = oracle.classifier
+    normalisation = [None if t is None else t.tolist() for t in (classifier.mean, classifier.std)]
+    return settings_digest(
+        {
+            "weights": weights_digest(classifier),
+            "model": [str(normalisation), classifier.logit_scale, look, sorted(classifier.stand_ins)],
+            "attacks": [
+                [attack.label, attack.scale_invariant, attack.describe()] for attack in map(whole, attacks)
+            ],
+            "run": [*settings, oracle.draws, str(oracle.choice.precision)],
+        }
+    )

@@ -26,10 +26,14 @@ def write_json(path: Path, value: object) -> None:
     write_atomically(path, (text + "\n").encode())
 
 
-def write_arrays(path: Path, arrays: Arrays) -> None:
+def npz_bytes(arrays: Arrays) -> bytes:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-    write_atomically(path, buffer.getvalue())
+    return buffer.getvalue()
+
+
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    write_atomically(path, npz_bytes(arrays))
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]] | None:

@@ -29,9 +29,13 @@ class Unit:
     arrays: Mapping[str, NDArray[Any]]
 
     @classmethod
-    def accepted(cls, restart: int, arrays: Mapping[str, NDArray[Any]] | None, rows: Rows) -> Unit | None:
-        """A stored unit, if it is whole and about these rows."""
+    def accepted(
+        cls, restart: int, arrays: Mapping[str, NDArray[Any]] | None, rows: Rows, keep: bool = False
+    ) -> Unit | None:
+        """A stored unit, if it is whole and about these rows, and has its examples where they are to be kept."""
         if arrays is None or not set(arrays) >= PARTS or not np.array_equal(arrays["row"], rows):
+            return None
+        if keep and len(rows) > 0 and "example_row" not in arrays:
             return None
         return cls(restart, arrays)
 

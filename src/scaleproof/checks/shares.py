@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from scaleproof.diagnosis import Check
-from scaleproof.evaluation import wilson
+from scaleproof.statistics import wilson
 
 ONE_SIDED = 1.6448536269514722  # 95%
 

@@ -53,6 +53,13 @@ def command(
     compile: options.Compile = False,
     allow_train_mode: options.AllowTrainMode = False,
     out: options.Out = None,
+    keep_examples: Annotated[
+        bool,
+        typer.Option(
+            "--keep-examples",
+            help="Keep an adversarial example of each broken image: for scaleproof verify.",
+        ),
+    ] = False,
 ) -> None:
     """Attack a model and report its robust accuracy, an upper bound, with the verdict on every image."""
     words = locals()
@@ -66,11 +73,16 @@ def command(
     if precision == "auto":
         words["precision"] = usual.precision
     draws = usual.draws if draws is None else draws
-    job = prepare("evaluation", Request.of(words), {"mode": mode, "draws": draws, "checks": checks})
-    run(job, mode, allow_train_mode, draws, checks)
+    if keep_examples and draws > 1:
+        raise ValueError(f"--keep-examples needs a model that answers alike each time, got {draws} draws")
+    kept = {"keep_examples": True} if keep_examples else {}
+    job = prepare("evaluation", Request.of(words), {"mode": mode, "draws": draws, "checks": checks, **kept})
+    run(job, mode, allow_train_mode, draws, checks=checks, keep_examples=keep_examples)
 
 
-def run(job: Job, mode: str, allow_train_mode: bool, draws: int, checks: bool) -> None:
+def run(
+    job: Job, mode: str, allow_train_mode: bool, draws: int, *, checks: bool, keep_examples: bool = False
+) -> None:
     """Evaluate, unless the same run is finished; then show what is in the folder."""
     from scaleproof.audit import evaluate_with_audit
     from scaleproof.cli.live import live_bar
@@ -91,6 +103,7 @@ def run(job: Job, mode: str, allow_train_mode: bool, draws: int, checks: bool) -
                     "allow_train_mode": allow_train_mode,
                     "group": group,
                     "draws": draws,
+                    "keep_examples": keep_examples,
                 }
                 subject = (job.loaded.classifier, job.dataset, job.attacks)
                 if mode == "cascade":
@@ -130,6 +143,7 @@ def write(job: Job, evaluation: Evaluation) -> None:
         "schema": "scaleproof.evaluation/1",
         **job.subject(evaluation.head),
         **evaluation.as_json(),
+        **({"examples": evaluation.examples.save(job.folder)} if evaluation.examples else {}),
     }
     write_json(job.folder / "evaluation.json", document)
     write_arrays(job.folder / "verdicts.npz", evaluation.arrays())

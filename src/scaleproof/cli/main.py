@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from scaleproof import __version__
-from scaleproof.cli import data, evaluate, museum, sweep, train
+from scaleproof.cli import data, evaluate, gate, museum, plan, sweep, train, verify
 
 app = typer.Typer(
     help="Measure adversarial robustness honestly, and train for it.",
@@ -25,6 +25,9 @@ app.command("train")(train.command)
 app.command("sweep")(sweep.command)
 app.command("demo")(sweep.demo)
 app.command("museum")(museum.command)
+app.command("verify")(verify.command)
+app.command("gate")(gate.command)
+app.command("plan")(plan.command)
 
 
 @app.command("report")

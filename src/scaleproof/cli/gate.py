@@ -1,0 +1,177 @@
+"""`scaleproof gate`: a check for continuous integration, by exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scaleproof.cli import options
+
+if TYPE_CHECKING:
+    from scaleproof.baseline import Baseline
+    from scaleproof.gate import Gate
+
+CODES = {"pass": 0, "fail": 1, "undecided": 3}  # 2 is a mistake in the command
+UNITS = {"s": 1, "m": 60, "h": 3600}
+USUAL = {"attacks": "pgd-pm,pgd-std", "steps": 20, "restarts": 1, "norm": "linf", "eps": None}
+
+
+def command(
+    model: options.Model,
+    min_robust: Annotated[
+        float | None,
+        typer.Option(help="Least robust accuracy of these images, in percent.", show_default=False),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="A finished evaluation of the same images to compare with.", show_default=False),
+    ] = None,
+    max_drop: Annotated[
+        float | None,
+        typer.Option(help="Largest drop below --against, in points; 0 by default.", show_default=False),
+    ] = None,
+    budget: Annotated[str, typer.Option(help="Time for the attacks: 90s, 5m, 1h.")] = "5m",
+    data: options.Data = "sample",
+    data_folder: options.DataFolder = None,
+    split: options.Split = "test",
+    limit: options.Limit = None,
+    arch: options.Arch = None,
+    head: options.Head = None,
+    attacks: Annotated[
+        str | None,
+        typer.Option(
+            help="Suites or attacks, as in evaluate; those of --against by default, else pgd-pm,pgd-std.",
+            show_default=False,
+        ),
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="As in evaluate.", show_default=False)] = None,
+    restarts: Annotated[int | None, typer.Option(help="As in evaluate.", show_default=False)] = None,
+    norm: Annotated[str | None, typer.Option(help="linf or l2.", show_default=False)] = None,
+    eps: options.Eps = None,
+    step_size: options.StepSize = None,
+    seed: options.Seed = 0,
+    batch_size: options.BatchSize = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    out: Annotated[
+        Path | None, typer.Option(help="Write the result as JSON to this file.", show_default=False)
+    ] = None,
+) -> None:
+    """Exit with 0 when a model passes, 1 when it fails, 3 when too little was seen to say."""
+    words = {**locals(), "compile": False, "allow_train_mode": False}
+    from scaleproof.baseline import check_images, read_baseline
+    from scaleproof.cli.setup import Request, prepare
+    from scaleproof.gate import Rules, gate
+
+    time = seconds(budget)
+    base = None if against is None else read_baseline(against)
+    if base is None and max_drop is not None:
+        raise ValueError("--max-drop needs --against, a finished evaluation to compare with")
+    rules = Rules(min_robust=min_robust, max_drop=None if base is None else max_drop or 0.0)
+    job = prepare("gate", Request.of(filled(words, base)), {})
+    if base is not None:
+        check_images(base, job.dataset)
+    found = gate(
+        job.loaded.classifier,
+        job.dataset,
+        job.attacks,
+        rules,
+        baseline=base,
+        budget=time,
+        seed=job.seed,
+        batch_size=job.batch_size,
+        speed=job.speed,
+    )
+    subject = {**job.subject(None), "budget": time, "against": None if against is None else str(against)}
+    tell(found, subject, out)
+    raise typer.Exit(CODES[found.decision])
+
+
+def seconds(text: str) -> float:
+    """A time such as 90s, 5m or 1h in seconds."""
+    digits, unit = (text[:-1], text[-1:]) if text[-1:] in UNITS else (text, "s")
+    try:
+        found = float(digits) * UNITS[unit]
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise ValueError(f"--budget must be a time above 0 such as 90s, 5m or 1h, got {text!r}")
+    return found
+
+
+def filled(words: dict[str, Any], base: Baseline | None) -> dict[str, Any]:
+    """The words of the command; what was left out as in the run to compare with, or as usual."""
+    from scaleproof.attacks import preset
+
+    usual = dict(USUAL)
+    if base is not None:
+        threat, settings = base.document["threat"], list(base.attacks.values())
+        usual |= {"attacks": ",".join(base.attacks), "norm": threat["norm"], "eps": repr(threat["eps"])}
+        plain = [one for one in settings if one.get("attack") == "pgd" and one.get("steps", 1) > 1]
+        usual |= {name: plain[0][name] for name in ("steps", "restarts") if plain}
+    asked = {name: value for name, value in words.items() if value is not None or name not in usual}
+    asked = {**usual, **asked}
+    if asked["precision"] == "auto":
+        asked["precision"] = preset(asked["attacks"]).precision
+    return asked
+
+
+def tell(found: Gate, subject: dict[str, Any], out: Path | None) -> None:
+    """Say the decision and what it rests on; write it where asked."""
+    from rich.console import Console
+
+    from scaleproof.cli.tables import radius
+    from scaleproof.store import write_json
+
+    console = Console()
+    for sentence in sentences(found, radius(subject["threat"])):
+        console.print(sentence, soft_wrap=True, markup=False, highlight=False)
+    if out is not None:
+        write_json(out, {"schema": "scaleproof.gate/1", **subject, **found.as_json()})
+
+
+def sentences(found: Gate, radius: str) -> list[str]:
+    """What was looked at, what was found, and what the decision means."""
+    sample = found.sample
+    said = [
+        f"Clean accuracy {100 * sample.correct / sample.count:.2f}% of {sample.count} images.",
+        f"Looked at {sample.seen} of {sample.count} images in {found.seconds:.0f} s, with all of: "
+        f"{', '.join(found.attacks)}; {radius}.",
+    ]
+    if sample.bound is not None:
+        low, high = (f"{100 * end:.2f}" for end in sample.interval())
+        about, ends = "about ", f"95% interval {low} to {high}"
+        if sample.complete:
+            about, ends = "", "all were seen"
+        said.append(
+            f"Robust accuracy of the {sample.count} images is at most {about}{100 * sample.bound:.2f}% ({ends})."
+        )
+    if found.comparison is not None:
+        pairs = found.comparison
+        low, high = (f"{100 * end:.2f}" for end in pairs.interval())
+        drop = f"{100 * pairs.drop:.2f}" if pairs.count else "-"
+        said.append(
+            f"Drop {drop} points on {pairs.count} images (95% interval {low} to {high}): {pairs.lost} lost, "
+            f"{pairs.won} won, McNemar p = {pairs.p_value:.3g}."
+        )
+    said += [f"{finding.severity}: {finding.meaning}." for finding in found.findings]
+    return [*said, f"{found.decision.upper()}: {meaning(found)}"]
+
+
+def meaning(found: Gate) -> str:
+    """The decision in words that do not claim more than was seen."""
+    rules = found.rules
+    limits = [] if rules.min_robust is None else [f"robust accuracy of at least {rules.min_robust:g}%"]
+    limits += [] if rules.max_drop is None else [f"a drop of at most {rules.max_drop:g} points"]
+    wanted = " and ".join(limits)
+    if found.decision == "pass":
+        return (
+            f"wanted was {wanted}; these attacks do not show otherwise. "
+            "Robust accuracy is an upper bound: stronger attacks may."
+        )
+    if found.decision == "fail":
+        return f"wanted was {wanted}; these attacks show otherwise."
+    more = "more images" if found.sample.complete else "a larger --budget or fewer attacks"
+    return f"wanted was {wanted}; what was seen is too little to say. Give {more}."
