@@ -393,7 +393,7 @@ def test_on_the_command_line_beside_our_own(tmp_path: Path) -> None:
         *("pgd", "torchattacks-PGD", "foolbox-LinfPGD", "mine-their_pgd"),
     ]
     assert [attack["backwards"] // attacks[0]["attacked"] for attack in attacks] == [3, 3, 3, 10]
-    assert "their_pgd" in (tmp_path / "x" / "report.md").read_text()
+    assert "foolbox LinfPGD" in (tmp_path / "x" / "report.md").read_text()
     words[-2] = "y"
     done = scaleproof(*words, "mine:far", cwd=tmp_path, code=2)
     assert "attack 'mine-far' broke its own rules" in done.stderr

@@ -14,7 +14,7 @@ HEAVY = {"matplotlib", "jinja2", "typer", "rich", "PIL", "timm", "scipy", "torch
 
 # Data flows from left to right; a module imports from its own group or from those to the left.
 LAYERS = [
-    {"files", "rng", "parallel"},
+    {"files", "rng", "parallel", "schemas"},
     {"data"},
     {"threat", "models"},
     {"losses", "speed"},
