@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from scaleproof.cli.main import app
 from scaleproof.schemas import SHARED, names, read, schema
-from test_cli import run as scaleproof
 
 jsonschema = pytest.importorskip("jsonschema")
 
@@ -93,21 +94,24 @@ def test_published_results(folder: Path) -> None:
     assert met or not list(folder.rglob("*.json*"))
 
 
+def scaleproof(*words: object) -> None:
+    """A command in this process: starting one costs seconds."""
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    assert done.exception is None
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("schemas")
-    quick = ["--limit", 8, "--steps", 2, "--device", "cpu"]
-    scaleproof(
-        "evaluate", "demo", *quick, "--attacks", "paper", "--restarts", 2, "--out", "evaluation", cwd=folder
-    )
-    cascade = ["--mode", "cascade", "--attacks", "apgd-ce,fgsm", "--precision", "float32", "--out", "cascade"]
-    scaleproof("evaluate", "demo", "--limit", 2, "--device", "cpu", *cascade, cwd=folder)
-    scaleproof(
-        "sweep", "demo", *quick, "--alphas", "1,1e3", "--attacks", "pgd,si-pgd", "--out", "sweep", cwd=folder
-    )
-    words = ["--limit", 40, "--epochs", 2, "--test-limit", 10, "--batch-size", 16, "--device", "cpu"]
-    scaleproof("train", "trades", "--si", *words, "--attacks", "pgd", "--out", "training", cwd=folder)
-    scaleproof("train", "free", *words, "--attacks", "pgd", "--out", "training-free", cwd=folder)
+    quick = ["--limit", 8, "--steps", 2, "--device", "cpu", "--attacks", "pgd,si-pgd"]
+    scaleproof("evaluate", "demo", *quick, "--restarts", 2, "--out", folder / "evaluation")
+    cascade = ["--mode", "cascade", "--attacks", "apgd-ce,fgsm", "--precision", "float32"]
+    scaleproof("evaluate", "demo", *quick[:-2], *cascade, "--out", folder / "cascade")
+    scaleproof("sweep", "demo", *quick, "--alphas", "1,1e3", "--out", folder / "sweep")
+    words = ["--limit", 24, "--epochs", 1, "--test-limit", 8, "--batch-size", 12, "--device", "cpu"]
+    scaleproof("train", "trades", "--si", *words, "--attacks", "pgd", "--out", folder / "training")
+    scaleproof("train", "free", *words, "--attacks", "pgd", "--out", folder / "training-free")
     return folder
 
 
@@ -115,7 +119,7 @@ def test_fresh_runs(runs: Path) -> None:
     assert check(runs) == {"run", "evaluation", "sweep", "training", "metrics"}
 
 
-def test_a_run_cut_short(runs: Path, tmp_path: Path) -> None:
+def test_a_run_cut_short(tmp_path: Path) -> None:
     """A kill after the first checkpoint leaves what a resume needs."""
     words = ["train", "at", "--limit", "40", "--epochs", "400", "--test-limit", "10", "--batch-size", "16"]
     words += ["--device", "cpu", "--attacks", "pgd", "--checkpoint-seconds", "0", "--out", f"{tmp_path}/x"]
@@ -136,16 +140,8 @@ def test_a_run_cut_short(runs: Path, tmp_path: Path) -> None:
 
 
 def test_a_randomised_model(tmp_path: Path) -> None:
-    (tmp_path / "noisy.py").write_text(
-        "import torch\nfrom torch import nn\nclass Noisy(nn.Module):\n"
-        "    def __init__(self):\n        super().__init__()\n        self.head = nn.Linear(3, 10)\n"
-        "    def forward(self, x):\n        return self.head((x + 0.1 * torch.randn_like(x)).mean((2, 3)))\n"
-    )
-    scaleproof(
-        *("evaluate", "noisy:Noisy", "--limit", 12, "--steps", 2, "--device", "cpu"),
-        *("--attacks", "pgd,pgd-cw", "--draws", 3, "--allow-train-mode", "--out", "x"),
-        cwd=tmp_path,
-    )
+    words = ["--limit", 12, "--steps", 2, "--device", "cpu", "--attacks", "pgd,pgd-cw", "--draws", 3]
+    scaleproof("evaluate", "networks:noisy", *words, "--out", tmp_path / "x")
     assert "expected" in json.loads((tmp_path / "x" / "evaluation.json").read_text())
     assert check(tmp_path) == {"run", "evaluation"}
 
