@@ -26,7 +26,7 @@ LAYERS = [
     {"verdicts"},
     {"evaluator"},
     {"analysis", "audit", "gallery", "provenance"},
-    {"train"},
+    {"train", "export"},
     {"report"},
     {"cli"},
 ]

@@ -10,7 +10,8 @@ import typer
 Model = Annotated[
     str,
     typer.Argument(
-        help="demo, a run folder, weights.safetensors (with --arch), module:factory, or timm:NAME."
+        help="demo, a run folder, weights.safetensors (with --arch), module:factory, timm:NAME, "
+        "robustbench:NAME@FOLDER or hf:FOLDER."
     ),
 ]
 Arch = Annotated[
