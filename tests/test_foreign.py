@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -397,3 +398,10 @@ def test_on_the_command_line_beside_our_own(tmp_path: Path) -> None:
     words[-2] = "y"
     done = scaleproof(*words, "mine:far", cwd=tmp_path, code=2)
     assert "attack 'mine-far' broke its own rules" in done.stderr
+
+
+def test_the_page_on_other_people_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).resolve().parents[1] / "docs" / "interoperate.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    exec(compile("\n".join(blocks), page.name, "exec"), {"__name__": "page"})
+    assert "their-fgsm" in capsys.readouterr().out

@@ -11,6 +11,7 @@ import scaleproof
 
 SOURCE = Path(scaleproof.__file__).parent
 HEAVY = {"matplotlib", "jinja2", "typer", "rich", "PIL", "timm", "scipy", "torchvision", "safetensors"}
+HEAVY |= {"transformers", "torchattacks", "foolbox"}
 
 # Data flows from left to right; a module imports from its own group or from those to the left.
 LAYERS = [

@@ -19,6 +19,7 @@ from scaleproof.export import Entry, export_robustbench, finished, model_info, t
 from scaleproof.models import Classifier, build, load_model
 from scaleproof.models.naming import their_state
 from scaleproof.models.robustbench import VARIABLE, load_robustbench
+from scaleproof.schemas import schema
 from their_networks import Normalised, TheirPreAct, TheirResNet, TheirWide, shaken
 
 STYLES = {
@@ -279,6 +280,8 @@ def test_all_of_autoattack_gives_all_fields(measured: Path) -> None:
     assert info["clean_acc"] == "80.00"
     assert info["reported"] == "46.00"
     assert info["additional_data"] is False
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.Draft202012Validator(schema("robustbench-info")).validate(info)
 
 
 LEFT_OUT: dict[str, dict[str, Any]] = {

@@ -50,6 +50,10 @@ def export_robustbench(folder: Path, entry: Entry, out: Path) -> tuple[list[Path
     run, evaluation = finished(folder)
     info, warnings = model_info(run, evaluation, entry)
     loaded = measured_model(evaluation)
+    if loaded.classifier.logit_scale != 1:
+        raise ValueError(
+            f"a checkpoint cannot say that logits are scaled by {loaded.classifier.logit_scale:g}"
+        )
     place = Path(evaluation["data"]["name"]) / THREATS[evaluation["threat"]["norm"]]
     described = out / "model_info" / place / f"{entry.model}.json"
     weights = out / "models" / place / f"{entry.model}.pt"
