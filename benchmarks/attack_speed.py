@@ -176,7 +176,14 @@ def main() -> None:
     }
     show(results, given.images)
     if given.out is not None:
-        record = {**provenance(device), "model": given.model, "arch": given.arch, "images": given.images}
+        schema = {"schema": "scaleproof.benchmark-attacks/1"}
+        record = {
+            **schema,
+            **provenance(device),
+            "model": given.model,
+            "arch": given.arch,
+            "images": given.images,
+        }
         given.out.parent.mkdir(parents=True, exist_ok=True)
         peak = {"process_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
         given.out.write_text(json.dumps({**record, "results": results, "peak": peak}, indent=2) + "\n")

@@ -144,6 +144,7 @@ def main() -> None:
     x, y = (tensor.to(device) for tensor in load(given.data).batch(0, given.images))
     theirs = run_peer(classifier, x, y, given)
     document: dict[str, Any] = {
+        "schema": "scaleproof.benchmark-parity/1",
         **provenance(device),
         "images": given.images,
         "queries": given.queries,

@@ -160,7 +160,8 @@ def main() -> None:
             rate = flops / (row["step_ms"] / 1000)
             peak = PEAK.get(torch.cuda.get_device_name())
             row |= {"tflops": rate / 1e12, "share_of_peak": None if peak is None else rate / peak}
-    document = {"batch": BATCH, "epoch_steps": EPOCH, **provenance(device), "rows": rows}
+    schema = {"schema": "scaleproof.benchmark-training/1"}
+    document = {**schema, "batch": BATCH, "epoch_steps": EPOCH, **provenance(device), "rows": rows}
     if given.out is not None:
         given.out.write_text(json.dumps(document, indent=1) + "\n")
     base = {row["model"]: row["epoch_seconds"] for row in rows if row["contender"] == "reference"}

@@ -1,5 +1,6 @@
 """Networks that a test names on the command line, as module:factory."""
 
+import torch
 from torch import Tensor, nn
 
 
@@ -18,3 +19,14 @@ class WithoutNorm(nn.Module):
 
 def without_norm() -> WithoutNorm:
     return WithoutNorm()
+
+
+class Noisy(WithoutNorm):
+    """Answers differently each time."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x + 0.1 * torch.randn_like(x))
+
+
+def noisy() -> Noisy:
+    return Noisy().eval()

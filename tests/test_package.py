@@ -11,10 +11,11 @@ import scaleproof
 
 SOURCE = Path(scaleproof.__file__).parent
 HEAVY = {"matplotlib", "jinja2", "typer", "rich", "PIL", "timm", "scipy", "torchvision", "safetensors"}
+HEAVY |= {"transformers", "torchattacks", "foolbox"}
 
 # Data flows from left to right; a module imports from its own group or from those to the left.
 LAYERS = [
-    {"files", "rng", "parallel", "statistics"},
+    {"files", "rng", "parallel", "schemas", "statistics"},
     {"planning"},
     {"data"},
     {"threat", "models"},
@@ -29,7 +30,7 @@ LAYERS = [
     {"analysis", "audit", "claims", "gallery", "museum", "provenance"},
     {"baseline", "verify"},
     {"gate"},
-    {"train"},
+    {"train", "export"},
     {"report"},
     {"cli"},
 ]

@@ -127,7 +127,8 @@ def open_run(folder: Path, settings: Mapping[str, object]) -> FolderStore:
             raise ValueError(
                 f"{folder} holds a run with other settings ({changes(before, settings)}): give another --out"
             )
-        write_json(marker, {"settings": settings, "settings_sha256": settings_digest(settings)})
+        facts = {"settings": settings, "settings_sha256": settings_digest(settings)}
+        write_json(marker, {"schema": "scaleproof.unfinished/1", **facts})
     return FolderStore(folder / UNITS)
 
 

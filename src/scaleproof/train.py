@@ -146,7 +146,8 @@ class Session:
         self.group.wait()
 
     def write_metrics(self) -> None:
-        lines = "".join(json.dumps(record) + "\n" for record in self.trainer.history)
+        records = [{"schema": "scaleproof.metrics/1", **record} for record in self.trainer.history]
+        lines = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records)
         write_atomically(self.plan.folder / "metrics.jsonl", lines.encode())
 
     def finish(self) -> None:

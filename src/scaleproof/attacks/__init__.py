@@ -1,8 +1,10 @@
 """Attacks, one paper per file, each a frozen description driven by the loop in `loop.py`."""
 
+from scaleproof.attacks.adapters import foolbox_attack, named_attack, torchattacks_attack
 from scaleproof.attacks.apgd import APGD
 from scaleproof.attacks.base import Attack, State
 from scaleproof.attacks.fab import FAB
+from scaleproof.attacks.foreign import Foreign
 from scaleproof.attacks.loop import attack_batch, perturb
 from scaleproof.attacks.pgd import PGD, fgsm, si_pgd
 from scaleproof.attacks.rays import RayS
@@ -16,13 +18,17 @@ __all__ = [
     "PGD",
     "SPSA",
     "Attack",
+    "Foreign",
     "RayS",
     "Square",
     "State",
     "attack_batch",
     "fgsm",
+    "foolbox_attack",
+    "named_attack",
     "perturb",
     "preset",
     "si_pgd",
     "suite",
+    "torchattacks_attack",
 ]

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from scaleproof.attacks.adapters import named_attack
 from scaleproof.attacks.apgd import APGD
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.fab import FAB
@@ -122,15 +123,25 @@ def suite(
     restarts: int = 1,
     step_size: float | None = None,
 ) -> tuple[Attack, ...]:
-    """Attacks by name: a suite ("paper"), an attack ("si-pgd"), or several with commas between."""
+    """Attacks by name: a suite ("paper"), an attack ("si-pgd"), or several with commas between.
+
+    A name with a colon is an attack from elsewhere: see `adapters.named_attack`.
+    """
     singles, threat = single_attacks(), threat or Threat()
     wanted: list[str] = []
     for name in (part.strip() for part in names.split(",")):
         wanted += SUITES.get(name, (name,))
     for name in wanted:
-        if name not in singles:
+        if name not in singles and ":" not in name:
             raise ValueError(unknown(name, [*SUITES, *singles]))
-    return unique([singles[name](threat, steps, restarts, step_size) for name in wanted])
+    return unique(
+        [
+            named_attack(name, threat, steps=steps, restarts=restarts, step_size=step_size)
+            if ":" in name
+            else singles[name](threat, steps, restarts, step_size)
+            for name in wanted
+        ]
+    )
 
 
 def unique(attacks: Sequence[Attack]) -> tuple[Attack, ...]:

@@ -22,7 +22,7 @@ REPEATS = 4
 
 
 def pixel_range(subject: Subject) -> Check:
-    over = torch.maximum(-subject.all_x.amin(), subject.all_x.amax() - 1).clamp_min(0)
+    over = (subject.all_x - subject.all_x.clamp(0, 1)).abs().max()
     return at_most(
         "range", "Pixels in [0, 1]", float(over), 0.0,
         "How far the darkest or brightest pixel lies outside [0, 1].",

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from scaleproof import __version__
-from scaleproof.cli import data, evaluate, gate, museum, plan, sweep, train, verify
+from scaleproof.cli import data, evaluate, export, gate, museum, plan, sweep, train, verify
 
 app = typer.Typer(
     help="Measure adversarial robustness honestly, and train for it.",
@@ -20,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data")
+app.add_typer(export.app, name="export")
 app.command("evaluate")(evaluate.command)
 app.command("train")(train.command)
 app.command("sweep")(sweep.command)

@@ -10,7 +10,8 @@ import typer
 Model = Annotated[
     str,
     typer.Argument(
-        help="demo, a run folder, weights.safetensors (with --arch), module:factory, or timm:NAME."
+        help="demo, a run folder, weights.safetensors (with --arch), module:factory, timm:NAME, "
+        "robustbench:NAME@FOLDER or hf:FOLDER."
     ),
 ]
 Arch = Annotated[
@@ -35,7 +36,8 @@ Attacks = Annotated[
     typer.Option(
         help="Suites (paper, objectives, standard, standard-bf16, fast, rand, blackbox) or attacks, by commas: "
         "fgsm, pgd, pgd-cw, pgd-dlr, si-pgd, pgd-pm (probability margin), pgd-std (standardised logits), "
-        "apgd-ce, apgd-dlr, apgd-si, apgd-t, fab-t, square, spsa-128, spsa-256, spsa-512, rays."
+        "apgd-ce, apgd-dlr, apgd-si, apgd-t, fab-t, square, spsa-128, spsa-256, spsa-512, rays; "
+        "from elsewhere: torchattacks:NAME, foolbox:NAME, module:function."
     ),
 ]
 Steps = Annotated[int, typer.Option(help="Steps of fgsm and pgd attacks; the others have their own.")]

@@ -1,4 +1,4 @@
-"""Loading a classifier by its spec: the demo, a run folder, a weights file, a factory, a timm model."""
+"""Loading a classifier by its spec: the demo, a run folder, a weights file, a factory, other people's models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
 from torch import nn
 
 from scaleproof.models.architectures import (
@@ -29,14 +28,19 @@ from scaleproof.models.architectures import (
     weights_digest,
 )
 from scaleproof.models.classifier import Classifier, as_classifier, unwrapped
+from scaleproof.models.huggingface import load_huggingface
+from scaleproof.models.operators import make_torchvision_importable
+from scaleproof.models.robustbench import load_robustbench
 
 __all__ = ["LoadedModel", "load_model", "save_model", "weights_digest"]
 
 ASSETS = Path(__file__).parent / "assets"
 OWN = ("demo", "undefended")  # networks that come with the package: a robust one and one that is not
-FORMS = "demo, undefended, a run folder, a .safetensors file, module:factory, timm:NAME or timm:NAME@FILE.safetensors"
-OPERATORS = ("nms", "qnms")  # what torchvision expects its own library to define
-KEPT_LIBRARIES: list[Any] = []  # operators vanish with the object that defined them
+FORMS = (
+    "demo, undefended, a run folder, a .safetensors file, module:factory, timm:NAME, timm:NAME@FILE.safetensors, "
+    "robustbench:NAME@FOLDER or hf:FOLDER"
+)
+OTHERS = {"robustbench": load_robustbench, "hf": load_huggingface}  # what the rest of a spec means there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +65,15 @@ def load_model(spec: str, *, architecture: str | None = None, classes: int = 10)
     name, colon, rest = spec.partition(":")
     if not colon or not name or not rest:
         raise ValueError(f"a model spec must be {FORMS}, got {spec!r}{nearest_spec(spec)}")
+    if name in OTHERS:
+        classifier, found, notes = OTHERS[name](rest)
+        return loaded(classifier, spec, found, notes)
     return from_timm(spec, rest, classes) if name == "timm" else from_factory(spec, name, rest)
 
 
 def is_path(spec: str) -> bool:
     """Whether a spec means a file or folder: it exists, or has the ending of a weights file."""
-    if spec in ("", *OWN) or spec.startswith("timm:"):
+    if spec in ("", *OWN) or spec.startswith(("timm:", *(f"{name}:" for name in OTHERS))):
         return False
     path = Path(spec).expanduser()
     return path.exists() or path.suffix == ".safetensors"
@@ -168,7 +175,8 @@ def imported(spec: str, name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        hint = "; did you mean 'timm:'?" if difflib.get_close_matches(name, ["timm"]) else ""
+        close = difflib.get_close_matches(name, ["timm", *OTHERS], n=1)
+        hint = f"; did you mean '{close[0]}:'?" if close else ""
         raise ValueError(
             f"a model spec must be {FORMS}, got {spec!r}: no module {name!r} here or installed{hint}"
         ) from error
@@ -219,23 +227,8 @@ def resize_classifier(net: Any, weights: Weights) -> None:
 
 def import_timm() -> Any:
     """The timm package, also where torchvision's compiled operators do not load."""
+    make_torchvision_importable()
     try:
         return importlib.import_module("timm")
     except ModuleNotFoundError as error:
         raise ValueError("specs that begin with timm: need timm: install scaleproof[zoo]") from error
-    except RuntimeError as error:
-        if "torchvision::" not in str(error):
-            raise
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("timm", "torchvision")]:
-        del sys.modules[name]
-    define_operators()
-    return importlib.import_module("timm")
-
-
-def define_operators() -> None:
-    """Declare the operators torchvision describes on import; timm needs its transforms only."""
-    maker: Any = torch.library.Library
-    library = maker("torchvision", "DEF")
-    for name in OPERATORS:
-        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    KEPT_LIBRARIES.append(library)

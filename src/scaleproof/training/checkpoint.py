@@ -35,7 +35,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     tensors = {
         name: tensor.detach().cpu().contiguous().clone() for name, tensor in checkpoint.tensors.items()
     }
-    data = save(tensors, {META: json.dumps({"epoch": checkpoint.epoch, "facts": checkpoint.facts})})
+    facts = {"schema": "scaleproof.checkpoint/1", "epoch": checkpoint.epoch, "facts": checkpoint.facts}
+    data = save(tensors, {META: json.dumps(facts)})
     path = write_atomically(
         folder / f"checkpoint-{checkpoint.epoch:06d}-{zlib.crc32(data):08x}.safetensors", data
     )

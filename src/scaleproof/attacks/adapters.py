@@ -1,0 +1,216 @@
+"""Attacks of other packages, and functions of the user's own modules, as Foreign attacks."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scaleproof.attacks.foreign import Foreign
+from scaleproof.models.specs import importing_from_here
+from scaleproof.threat import DEFAULT_THREAT, Threat
+
+NORMS = {"linf": "Linf", "l2": "L2"}  # as AutoAttack and torchattacks write them
+POWERS = {"linf": math.inf, "l2": 2}
+STRIDES = ("alpha", "step_size", "abs_stepsize")  # what a step size is called
+SPEC = "torchattacks:NAME, foolbox:NAME or module:function"
+
+
+def named_attack(
+    spec: str,
+    threat: Threat = DEFAULT_THREAT,
+    *,
+    steps: int = 20,
+    restarts: int = 1,
+    step_size: float | None = None,
+) -> Foreign:
+    """The attack that a spec such as torchattacks:PGD, foolbox:LinfPGD or my_module:my_attack names.
+
+    It is told eps and the norm where it takes them, and steps where it takes a step size too; the rest is its own.
+    """
+    package, _, name = spec.partition(":")
+    if not package or not name:
+        raise ValueError(f"an attack from elsewhere must be {SPEC}, got {spec!r}")
+    known = {"torchattacks": from_torchattacks, "foolbox": from_foolbox}
+    stride = threat.eps / 4 if step_size is None else step_size
+    offered = {
+        "eps": threat.eps,
+        "norm": NORMS[threat.norm],
+        "steps": steps,
+        **dict.fromkeys(STRIDES, stride),
+    }
+    return known.get(package, from_module)(spec, threat, restarts, offered)
+
+
+def from_torchattacks(spec: str, threat: Threat, restarts: int, offered: Mapping[str, Any]) -> Foreign:
+    name = spec.partition(":")[2]
+    kind = attribute(spec, imported("torchattacks"), name)
+    taken = wanted(kind, offered)
+    return Foreign(
+        Torchattack(kind, taken),
+        name=f"torchattacks-{name}",
+        label=f"torchattacks {name}",
+        threat=threat,
+        restarts=restarts,
+        minimal="eps" not in taken,
+        settings={"spec": spec, "package": installed("torchattacks"), **taken},
+    )
+
+
+def from_foolbox(spec: str, threat: Threat, restarts: int, offered: Mapping[str, Any]) -> Foreign:
+    name = spec.partition(":")[2]
+    kind = attribute(spec, imported("foolbox").attacks, name)
+    attack = kind(**wanted(kind, offered))
+    return foolbox_attack(
+        attack, name=f"foolbox-{name}", label=f"foolbox {name}", threat=threat, restarts=restarts
+    )
+
+
+def from_module(spec: str, threat: Threat, restarts: int, offered: Mapping[str, Any]) -> Foreign:
+    module, _, name = spec.partition(":")
+    with importing_from_here():
+        function = attribute(spec, imported(module), name)
+    if inspect.isclass(function) or not callable(function):
+        raise ValueError(
+            f"{spec!r} must name a function (model, x, y) -> x_adv, got a {type(function).__name__}"
+        )
+    taken = wanted(function, {**offered, "norm": threat.norm})
+    try:
+        inspect.signature(function).bind(None, None, None, **taken)
+    except TypeError as error:
+        raise ValueError(f"{spec!r} must be callable as (model, x, y): {error}") from error
+    return Foreign(
+        partial(function, **taken),
+        name=spec.replace(":", "-"),
+        label=name,
+        threat=threat,
+        restarts=restarts,
+        settings={"spec": spec, **taken},
+    )
+
+
+def wanted(function: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
+    """What a callable takes of what is offered; steps only where it takes a step size as well."""
+    names = inspect.signature(function).parameters
+    taken = {name: value for name, value in offered.items() if name in names}
+    return (
+        taken if any(name in taken for name in STRIDES) else {k: v for k, v in taken.items() if k != "steps"}
+    )
+
+
+def attribute(spec: str, module: Any, name: str) -> Any:
+    """What a module calls by this name, or an error with the nearest name."""
+    if name not in vars(module):
+        close = difflib.get_close_matches(name, [key for key in vars(module) if not key.startswith("_")], n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"{spec!r} must name something in {module.__name__}, which has no {name!r}{hint}")
+    return vars(module)[name]
+
+
+def imported(name: str) -> Any:
+    """A module by name; only its own absence is our error to explain."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise ValueError(
+            f"an attack from elsewhere must be {SPEC}: no module {name!r} here or installed"
+        ) from error
+
+
+def installed(package: str) -> str:
+    return f"{package} {version(package)}"
+
+
+@dataclass(frozen=True)
+class Torchattack:
+    """Build a torchattacks attack around the model and run it; its seed follows the global one."""
+
+    kind: Any
+    settings: Mapping[str, Any]
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> Any:
+        names = inspect.signature(self.kind).parameters
+        late: dict[str, int] = {}
+        if "n_classes" in names:
+            late["n_classes"] = model(x[:1]).shape[1]
+        if "seed" in names:
+            late["seed"] = int(torch.randint(2**31 - 1, ()))
+        return self.kind(model, **self.settings, **late)(x, y)
+
+
+def torchattacks_attack(
+    factory: Callable[[nn.Module], Any],
+    *,
+    name: str,
+    threat: Threat = DEFAULT_THREAT,
+    label: str = "",
+    restarts: int = 1,
+    minimal: bool = False,
+    settings: Mapping[str, object] | None = None,
+) -> Foreign:
+    """A torchattacks attack from a factory such as `lambda model: torchattacks.PGD(model, eps=8/255)`."""
+    return Foreign(
+        Built(factory),
+        name=name,
+        threat=threat,
+        label=label,
+        restarts=restarts,
+        minimal=minimal,
+        settings={"package": installed("torchattacks"), **(settings or {})},
+    )
+
+
+@dataclass(frozen=True)
+class Built:
+    """Build an attack around the model, then call it with images and labels."""
+
+    factory: Callable[[nn.Module], Any]
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> Any:
+        return self.factory(model)(x, y)
+
+
+def foolbox_attack(
+    attack: Any, *, name: str, threat: Threat = DEFAULT_THREAT, label: str = "", restarts: int = 1
+) -> Foreign:
+    """A foolbox attack such as `foolbox.attacks.LinfPGD(steps=20)`; eps is the threat's."""
+    power = getattr(getattr(attack, "distance", None), "p", None)
+    if power != POWERS[threat.norm]:
+        raise ValueError(
+            f"the threat is {threat.norm}, {type(attack).__name__} measures with p = {power}: match them"
+        )
+    return Foreign(
+        Foolbox(attack, threat.eps),
+        name=name,
+        threat=threat,
+        label=label,
+        restarts=restarts,
+        settings={"package": installed("foolbox"), "foolbox": repr(attack)},
+    )
+
+
+@dataclass(frozen=True)
+class Foolbox:
+    """Wrap the model as foolbox wants it and return the examples that it has clipped to the budget."""
+
+    attack: Any
+    eps: float
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> Any:
+        wrapped = imported("foolbox").PyTorchModel(model, bounds=(0, 1), device=x.device)
+        _, clipped, _ = self.attack(wrapped, x, y, epsilons=self.eps)
+        return clipped

@@ -1,0 +1,173 @@
+"""Export: a finished evaluation in the form in which RobustBench keeps models and their numbers."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from scaleproof.attacks import suite
+from scaleproof.data.known import CLASS_COUNTS
+from scaleproof.files import write_atomically
+from scaleproof.models import LoadedModel, load_model
+from scaleproof.models.naming import their_state
+from scaleproof.models.specs import is_path
+from scaleproof.store import write_json
+from scaleproof.threat import Norm, Threat
+
+THREATS = {"linf": "Linf", "l2": "L2"}
+DATASETS = ("cifar10", "cifar100", "imagenet")  # those that RobustBench has
+EXACT = ("tf32", "float32")  # precisions of gradients that "standard" means
+WIDE = {"wrn": "WideResNet", "resnet": "ResNet", "preact-resnet": "PreActResNet"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What a person says of a model for RobustBench; the rest follows from the run."""
+
+    model: str  # RobustBench's name for it: the author, the year and the first word of the title
+    title: str | None = None
+    authors: str | None = None
+    link: str | None = None
+    venue: str | None = None
+    reported: str | None = None  # robust accuracy in the paper, in percent
+    additional_data: bool | None = None
+    architecture: str | None = None
+    footnote: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.model or "/" in self.model:
+            raise ValueError(f"a model's name must be a word such as Me2026First, got {self.model!r}")
+
+
+def export_robustbench(folder: Path, entry: Entry, out: Path) -> tuple[list[Path], tuple[str, ...]]:
+    """Write model_info/DATASET/THREAT/NAME.json and models/DATASET/THREAT/NAME.pt; the paths, and warnings."""
+    run, evaluation = finished(folder)
+    info, warnings = model_info(run, evaluation, entry)
+    loaded = measured_model(evaluation)
+    if loaded.classifier.logit_scale != 1:
+        raise ValueError(
+            f"a checkpoint cannot say that logits are scaled by {loaded.classifier.logit_scale:g}"
+        )
+    place = Path(evaluation["data"]["name"]) / THREATS[evaluation["threat"]["norm"]]
+    described = out / "model_info" / place / f"{entry.model}.json"
+    weights = out / "models" / place / f"{entry.model}.pt"
+    taken = [str(path) for path in (described, weights) if path.exists()]
+    if taken:
+        raise ValueError(
+            f"nothing is overwritten, there is already {' and '.join(taken)}: give another --out"
+        )
+    buffer = io.BytesIO()
+    torch.save(their_state(loaded.classifier), buffer)
+    write_atomically(weights, buffer.getvalue())
+    write_json(described, info)
+    return [described, weights], warnings
+
+
+def finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """run.json and evaluation.json of a finished evaluation."""
+    paths = [folder / name for name in ("run.json", "evaluation.json")]
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing:
+        raise ValueError(
+            f"the folder of a finished evaluation must hold {' and '.join(missing)}, {folder} does not"
+        )
+    run, evaluation = (json.loads(path.read_text()) for path in paths)
+    return run, evaluation
+
+
+def model_info(
+    run: Mapping[str, Any], evaluation: Mapping[str, Any], entry: Entry
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """RobustBench's record of a model, and in words what is left out of it and why."""
+    threat, data = evaluation["threat"], evaluation["data"]
+    doubts = [finding["meaning"] for finding in evaluation["findings"] if finding["severity"] == "warning"]
+    footnotes = [text for text in (entry.footnote, *doubts) if text]
+    info: dict[str, Any] = {
+        "link": entry.link,
+        "name": entry.title,
+        "authors": entry.authors,
+        "additional_data": entry.additional_data,
+        "number_forward_passes": run["settings"].get("draws", 1),
+        "dataset": data["name"],
+        "venue": entry.venue,
+        "architecture": entry.architecture or their_architecture(evaluation["model"]["architecture"]),
+        "eps": their_eps(threat),
+        "reported": entry.reported,
+        "footnote": ". ".join(footnotes) if footnotes else None,
+        "unreliable": bool(doubts),
+    }
+    reasons = {
+        "clean_acc": partial_data(data),
+        "autoattack_acc": partial_data(data) or other_suite(run, evaluation),
+    }
+    shares = {"clean_acc": "clean", "autoattack_acc": "worst_case"}
+    for name, reason in reasons.items():
+        if reason is None:
+            info[name] = f"{100 * evaluation[shares[name]]['accuracy']:.2f}"
+    warnings = [f"{name} is left out: {reason}" for name, reason in reasons.items() if reason is not None]
+    unsaid = [name for name, value in info.items() if value is None and name not in ("reported", "footnote")]
+    if unsaid:
+        warnings.append(f"RobustBench wants {', '.join(unsaid)} too: give them as options or fill them in")
+    if data["name"] not in DATASETS:
+        warnings.append(f"RobustBench has {', '.join(DATASETS)}, this model was measured on {data['name']}")
+    return {name: value for name, value in info.items() if value is not None}, tuple(warnings)
+
+
+def partial_data(data: Mapping[str, Any]) -> str | None:
+    """Why these are not all test images of a published set, or None."""
+    whole = sum(CLASS_COUNTS.get((data["name"], "test"), ()))
+    if data["split"] == "test" and data["count"] == whole:
+        return None
+    told = f"all {whole} test images" if whole else "all test images of a published set"
+    return f"it takes {told}, this run had {data['count']} of {data['name']}/{data['split']}"
+
+
+def other_suite(run: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str | None:
+    """Why this was not AutoAttack's standard ensemble, or None."""
+    threat, settings = evaluation["threat"], run["settings"]
+    wanted = suite("standard", Threat(norm=cast(Norm, threat["norm"]), eps=threat["eps"]))
+    described = json.loads(json.dumps([attack.describe() for attack in wanted]))
+    if settings["attacks"] != described or evaluation["mode"] != "cascade":
+        names = ", ".join(attack["name"] for attack in evaluation["attacks"])
+        return f"it takes the suite standard as it is, this run had {names} ({evaluation['mode']})"
+    if settings["precision"] not in EXACT:
+        return f"it takes gradients in {' or '.join(EXACT)}, this run had {settings['precision']}"
+    if settings.get("draws", 1) != 1:
+        return f"it takes a model that always answers the same, this run had {settings['draws']} draws"
+    return None
+
+
+def measured_model(evaluation: Mapping[str, Any]) -> LoadedModel:
+    """The model of an evaluation, loaded again; one that has changed since is an error."""
+    model = evaluation["model"]
+    architecture = (
+        model["architecture"] if is_path(model["spec"]) and not Path(model["spec"]).is_dir() else None
+    )
+    loaded = load_model(model["spec"], architecture=architecture, classes=len(evaluation["data"]["classes"]))
+    if loaded.sha256 != model["weights_sha256"]:
+        raise ValueError(
+            f"the weights of {model['spec']} must be those that were measured, they have changed since"
+        )
+    return loaded
+
+
+def their_architecture(name: str) -> str:
+    """WideResNet-34-10 for wrn-34-10, ResNet-18 for resnet18; another name stays as it is."""
+    for ours, theirs in WIDE.items():
+        rest = name.removeprefix(ours).removeprefix("-")
+        if name.startswith(ours) and rest[:1].isdigit():
+            return f"{theirs}-{rest}"
+    return name
+
+
+def their_eps(threat: Mapping[str, Any]) -> str:
+    """8/255 where eps is a whole number of grey levels, otherwise as a decimal."""
+    levels = 255 * threat["eps"]
+    whole = threat["norm"] == "linf" and abs(levels - round(levels)) < 1e-6 and levels > 0.5
+    return f"{round(levels)}/255" if whole else f"{threat['eps']:g}"

@@ -1,0 +1,24 @@
+"""Attacks that a test names on the command line, as module:function."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def their_pgd(model: nn.Module, x: Tensor, y: Tensor, eps: float = 8 / 255, steps: int = 10) -> Tensor:
+    """PGD as people write it: with backward(), a random start and gradients left in the parameters."""
+    found = (x + torch.empty_like(x).uniform_(-eps, eps)).clamp(0, 1)
+    for _ in range(steps):
+        found = found.detach().requires_grad_()
+        F.cross_entropy(model(found), y).backward()
+        assert found.grad is not None
+        moved = found.detach() + eps / 4 * found.grad.sign()
+        found = (x + (moved - x).clamp(-eps, eps)).clamp(0, 1)
+    return found
+
+
+def far(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return (x + 0.5).clamp(0, 1)
+
+
+NOT_A_FUNCTION = 3
