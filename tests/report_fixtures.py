@@ -196,6 +196,45 @@ def gallery_arrays(classes: list[str], count: int = 4) -> dict[str, np.ndarray]:
     }
 
 
+CHECKS: list[dict[str, Any]] = [
+    {
+        "name": "gradients",
+        "label": "Gradients are not zero",
+        "passed": True,
+        "value": 0.02,
+        "limit": 0.1,
+        "meaning": "The attacks see a slope almost everywhere.",
+        "advice": "",
+    },
+    {
+        "name": "black_box",
+        "label": "Black-box attacks are no stronger than white-box ones",
+        "passed": False,
+        "value": 0.31,
+        "limit": 0.05,
+        "meaning": "An attack that sees no gradients breaks images that gradients do not: they mislead.",
+        "advice": "Run the suite standard & attack through the non-differentiable part.",
+    },
+    {
+        "name": "transfer",
+        "label": "Examples of another network",
+        "passed": None,
+        "value": None,
+        "limit": None,
+        "meaning": "No other network was at hand.",
+        "advice": "Give one.",
+    },
+]
+
+
+def add_checks(folder: Path, *, reliable: bool = False) -> Path:
+    """Add checks to an evaluation: with one that failed, or without it."""
+    checks = CHECKS if not reliable else [check for check in CHECKS if check["passed"] is not False]
+    change_json(folder / "evaluation.json", "reliable", value=reliable)
+    change_json(folder / "evaluation.json", "checks", value=checks)
+    return folder
+
+
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write one JSON file."""
     path.write_text(json.dumps(value, indent=1), encoding="utf-8")

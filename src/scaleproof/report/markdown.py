@@ -30,8 +30,10 @@ def heading(document: Document) -> str:
     lines = [
         f"# {escape(document.title)}",
         escape(document.subject),
-        f"**{escape(document.headline)} ({escape(document.detail)})**",
+        f"**{'⚠ ' if document.alarm else ''}{escape(document.headline)} ({escape(document.detail)})**",
     ]
+    if document.alarm:
+        lines.append(f"> **⚠ {escape(document.alarm)}**")
     return "\n\n".join([*lines, *(escape(paragraph) for paragraph in document.meaning)])
 
 
