@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from scaleproof import __version__
-from scaleproof.cli import data, evaluate, sweep, train
+from scaleproof.cli import compare, data, evaluate, sweep, train
 
 app = typer.Typer(
     help="Measure adversarial robustness honestly, and train for it.",
@@ -33,6 +33,9 @@ def report(folder: Annotated[Path, typer.Argument(help="A finished run folder.")
 
     for path in render(folder):
         typer.echo(str(path))
+
+
+app.command("compare")(compare.command)
 
 
 @app.callback(invoke_without_command=True)

@@ -11,6 +11,7 @@ from scaleproof.report.records import Array, Evaluation, Verdicts
 BUDGET = 240_000  # characters
 FIRST_ROWS = 20
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+NOTE = "“right”: the class stays right; “→ class”: what the image is taken for instead; “–”: wrong before any attack."
 HOLDS, WRONG, BROKEN, SPARED = ".", "-", "!", "_"
 
 
@@ -33,6 +34,7 @@ class Explorer:
     class_choices: tuple[tuple[str, str], ...]
     prediction_choices: tuple[tuple[str, str], ...]
     choices: tuple[tuple[str, str], ...]
+    note: str
     count: int
     kept: int
     data: dict[str, Any]
@@ -77,7 +79,7 @@ def run_explorer(evaluation: Evaluation, verdicts: Verdicts) -> Explorer:
     ]
     if len(columns) > 1:
         choices += [(f"only {k}", f"Broken by {column.label} alone") for k, column in enumerate(columns)]
-    return build(evaluation.data.classes, verdicts.labels, clean, columns, choices)
+    return build(evaluation.data.classes, verdicts.labels, clean, columns, choices, NOTE)
 
 
 def build(
@@ -86,6 +88,7 @@ def build(
     clean: Column | None,
     columns: list[Column],
     choices: list[tuple[str, str]],
+    note: str,
 ) -> Explorer:
     """Pack labels and columns, as many images as fit the budget."""
     width = 1 if len(classes) <= len(DIGITS) else 2 if len(classes) <= len(DIGITS) ** 2 else 4
@@ -113,6 +116,7 @@ def build(
         class_choices=named(classes, map(int, labels[:kept])),
         prediction_choices=named(classes, (class_of(state) for column in states for state in column)),
         choices=tuple(choices),
+        note=note,
         count=len(labels),
         kept=kept,
         data=data,
