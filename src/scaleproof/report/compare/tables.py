@@ -27,7 +27,7 @@ def runs_table(entries: Sequence[Entry]) -> Table:
     """Build the table of all runs: clean, under each attack, in the worst case, and against the first."""
     found = [entry for entry in entries if entry.evaluation is not None]
     kinds = measures(found)
-    heads = (*(label for _, label in kinds), "95% interval", "Worst case, points to the first", "n")
+    heads = (*(label for _, label in kinds), "95% interval", "Points to first", "n")
     return Table(
         caption="Accuracy of each run",
         columns=columns("Run", *heads),

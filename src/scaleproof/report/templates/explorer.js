@@ -78,7 +78,11 @@
   pager.replaceChildren(before, after, where);
   form.addEventListener("change", update);
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", () => setTimeout(update));
+  form.addEventListener("reset", (event) => {
+    event.preventDefault();
+    for (const box of form.querySelectorAll("select")) box.selectedIndex = 0;
+    update();
+  });
   form.hidden = false;
   update();
 })();

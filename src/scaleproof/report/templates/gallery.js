@@ -32,7 +32,11 @@
   };
   form.addEventListener("change", update);
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", () => setTimeout(update));
+  form.addEventListener("reset", (event) => {
+    event.preventDefault();
+    for (const box of form.querySelectorAll("select")) box.selectedIndex = 0;
+    update();
+  });
   form.hidden = false;
   update();
 
@@ -42,16 +46,21 @@
     const triple = figure.querySelector(".triple").cloneNode(true);
     return [triple, text];
   };
-  const show = (figure) => {
-    peek.replaceChildren(...facts(figure));
-    peek.hidden = false;
+  let shown = null;
+  const place = (figure) => {
     const box = figure.getBoundingClientRect();
     const left = Math.max(8, Math.min(innerWidth - peek.offsetWidth - 8, box.left + box.width / 2 - peek.offsetWidth / 2));
     const below = box.bottom + peek.offsetHeight + 12 < innerHeight;
     peek.style.left = `${left}px`;
     peek.style.top = `${below ? box.bottom + 6 : Math.max(8, box.top - peek.offsetHeight - 6)}px`;
   };
-  const hide = () => { peek.hidden = true; };
+  const show = (figure) => {
+    shown = figure;
+    peek.replaceChildren(...facts(figure));
+    peek.hidden = false;
+    place(figure);
+  };
+  const hide = () => { shown = null; peek.hidden = true; };
   const enlarge = (figure) => {
     hide();
     const move = (step) => {
@@ -75,5 +84,5 @@
     button.addEventListener("pointerleave", hide);
   }
   addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
-  addEventListener("scroll", hide, { passive: true });
+  addEventListener("scroll", () => { if (shown) place(shown); }, { passive: true });
 })();
