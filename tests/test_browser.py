@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from report_fixtures import CLASSES, add_checks, gallery_arrays, write_evaluation, write_sweep
+from report_fixtures import CLASSES, add_checks, gallery_arrays, write_evaluation, write_other, write_sweep
 from scaleproof.report import load_run
 from scaleproof.report.compare import compare
 from scaleproof.report.html import render_html
-from test_compare import write_other
 from training_report_fixtures import write_training
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra dev)")
@@ -125,6 +124,18 @@ def test_pages_fit_the_window(visit: Open, name: str, width: int) -> None:
         for other, x, y, far, low in boxes[k + 1 :]:
             apart = right <= x + 1 or far <= left + 1 or bottom <= y + 1 or low <= top + 1
             assert apart, f"{one} and {other} overlap at {width} px"
+
+
+@pytest.mark.parametrize("name", ["report", "compare"])
+def test_no_open_table_is_cut_on_a_wide_window(visit: Open, name: str) -> None:
+    page = visit(name)
+    rooms = page.evaluate(
+        "[...document.querySelectorAll('.scroll')]"
+        ".filter((n) => n.checkVisibility() && !n.closest('#settings, #provenance'))"
+        ".map((n) => [n.getAttribute('aria-label'), n.scrollWidth - n.clientWidth])"
+    )
+    assert len(rooms) > 3
+    assert [room for room in rooms if room[1] > 0] == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

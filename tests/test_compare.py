@@ -14,18 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from report_fixtures import (
-    CLASSES,
-    COUNT,
-    add_checks,
-    change_json,
-    evaluation_object,
-    run_object,
-    verdict_arrays,
-    write_evaluation,
-    write_json,
-    write_sweep,
-)
+from report_fixtures import COUNT, add_checks, change_json, write_evaluation, write_other, write_sweep
 from scaleproof.cli.main import app
 from scaleproof.report.compare import compare
 from scaleproof.report.compare.entries import WORST, Entry, difference, load_entries, obstacle, right
@@ -40,24 +29,6 @@ from scaleproof.report.compare.statistics import (
 from scaleproof.report.compare.tables import agreement_table, settings_table, side_by_side
 from scaleproof.report.words import NORMAL_QUANTILE, share_of
 from training_report_fixtures import write_training
-
-
-def write_other(folder: Path) -> Path:
-    """Write a second evaluation of the same images: SI-PGD breaks 30 images fewer, FGSM 20 others."""
-    arrays = verdict_arrays(CLASSES)
-    spared = np.flatnonzero(arrays["broken__si-pgd"].any(axis=0))[:30]
-    for name in [name for name in arrays if name.startswith("broken__")]:
-        arrays[name][:, spared] = False
-    alive = arrays["clean_correct"].copy()
-    for name in [name for name in arrays if name.startswith("broken__")]:
-        alive &= ~arrays[name].any(axis=0)
-    fresh = np.setdiff1d(np.flatnonzero(alive), spared)[:20]
-    arrays["broken__fgsm"][0, fresh] = True
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "run.json", run_object("evaluation", name="Other network", seed=8))
-    write_json(folder / "evaluation.json", evaluation_object(arrays, CLASSES))
-    np.savez_compressed(folder / "verdicts.npz", **arrays)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -117,7 +117,7 @@ def differences_table(first: Entry, entry: Entry) -> Table:
     paired = not obstacle(first, entry)
     return Table(
         caption=f"{entry.label} against {first.label}, {'paired' if paired else 'unpaired'}",
-        columns=columns("Measure", *names, *numbers, *(f"Right only in {name}" for name in names)),
+        columns=columns("Measure", *names, *numbers, "Right only in the first", "Right only here"),
         rows=tuple(rows),
         notes=(PAIRED if paired else UNPAIRED, COVERED),
     )
