@@ -1,13 +1,18 @@
 """The page, the figures, and rendering as a whole."""
 
 import base64
+import dataclasses
+import hashlib
 import io
+import itertools
+import json
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +23,7 @@ from scaleproof.files import write_atomically
 from scaleproof.report import load_run, plots, render, style
 from scaleproof.report.html import render_html
 from scaleproof.report.pictures import amplification, build_pictures
+from scaleproof.report.points import figure_points
 
 VOID = {"meta", "img", "source", "br", "hr", "link", "input"}
 
@@ -70,13 +76,34 @@ def test_the_headline_comes_first(page: Page) -> None:
     assert next(tag for tag, _ in page.seen if tag in ("h1", "table")) == "h1"
 
 
-def test_nothing_is_fetched_and_nothing_runs(page: Page) -> None:
-    tags = {tag for tag, _ in page.seen}
-    assert not tags & {"script", "link", "iframe", "a", "object", "embed"}
-    for _, attributes in page.seen:
-        for name in ("src", "srcset", "href"):
+def test_nothing_is_fetched_and_only_our_script_runs(folder: Path, page: Page) -> None:
+    tags = [tag for tag, _ in page.seen]
+    assert not set(tags) & {"link", "iframe", "object", "embed", "base"}
+    for tag, attributes in page.seen:
+        for name in ("src", "srcset"):
             assert (attributes.get(name) or "data:").startswith("data:")
+        assert (attributes.get("href") or "#").startswith("#")
         assert not any(name.startswith("on") for name in attributes)
+        assert tag != "script" or "src" not in attributes
+    running = [attributes for tag, attributes in page.seen if tag == "script" and "type" not in attributes]
+    assert running == [{}]
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    script = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = next(a["content"] for _, a in page.seen if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    assert f"script-src 'sha256-{digest}'" in policy
+
+
+def test_the_page_has_landmarks_and_headings_in_order(page: Page) -> None:
+    tags = [tag for tag, _ in page.seen]
+    assert [tags.count(tag) for tag in ("header", "nav", "main", "footer", "h1")] == [1] * 5
+    levels = [int(tag[1]) for tag in tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(later - earlier <= 1 for earlier, later in itertools.pairwise(levels))
+    targets = {(a.get("href") or "")[1:] for tag, a in page.seen if tag == "a"}
+    assert targets <= {a.get("id") for _, a in page.seen}
 
 
 def test_the_style_fetches_nothing(folder: Path) -> None:
@@ -98,6 +125,57 @@ def test_tables_and_images_are_accessible(page: Page) -> None:
     assert all(attributes.get("alt") for tag, attributes in page.seen if tag == "img")
     identifiers = [attributes["id"] for _, attributes in page.seen if "id" in attributes]
     assert len(set(identifiers)) == len(identifiers)
+
+
+def test_the_page_holds_every_verdict(folder: Path) -> None:
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    found = re.search(r'class="verdicts">(.*?)</script>', text, re.DOTALL)
+    verdicts = load_run(folder).verdicts
+    assert found
+    assert verdicts is not None
+    data = json.loads(found[1])
+    assert data["classes"] == HOSTILE
+    assert [int(label, 36) for label in data["labels"]] == verdicts.labels.tolist()
+    clean, *columns = data["columns"]
+    assert [state == "." for state in clean] == verdicts.clean_correct.tolist()
+    for column, broken in zip(columns, verdicts.broken.values(), strict=True):
+        assert [state not in ".-" for state in column] == broken.any(axis=0).tolist()
+
+
+def test_points_of_a_figure_lie_where_they_are_drawn(folder: Path) -> None:
+    run = load_run(folder)
+    assert run.evaluation is not None
+    assert run.sweep is not None
+    names = [name for name, _, _ in plots.attack_bars(run.evaluation)]
+    found = drawn_points(plots.attacks_figure(run.evaluation))
+    assert [s["at"][0][2] for s in found] == names
+    assert next(float(s["at"][0][3]) for s in found) == pytest.approx(92.1)
+    lengths = [s["at"][0][0] for s in found]
+    assert lengths[0] == max(lengths)
+    lines = drawn_points(plots.scale_figure(run.sweep))
+    pgd = next(s for s in lines if s["name"] == "PGD" and "Robust" in s["panel"])
+    assert [point[2] for point in pgd["at"]] == ["0.001", "0.01", "0.1", "1", "10", "100", "1000"]
+    assert pgd["at"][-1][3] == "92"
+    assert sorted(point[0] for point in pgd["at"]) == [point[0] for point in pgd["at"]]
+    assert pgd["axis"] == "Scale α of the logits"
+
+
+def drawn_points(figure: Any) -> list[dict[str, Any]]:
+    style.svg(figure)
+    return figure_points(figure)
+
+
+def test_pictures_know_their_size_and_margin(folder: Path) -> None:
+    run = load_run(folder)
+    assert run.gallery is not None
+    assert run.verdicts is not None
+    margin = {name: values.copy() for name, values in run.verdicts.margin.items()}
+    margin["si-pgd"][0, 22] = 1.25
+    verdicts = dataclasses.replace(run.verdicts, margin=margin)
+    found = build_pictures(run.gallery, tuple(HOSTILE), {"si-pgd": "SI-PGD"}, "linf", verdicts)
+    assert [picture.margin for picture in found] == [0.0, 0.0, 1.25, 0.0]
+    assert found[0].size == pytest.approx(EPS, abs=1e-6)
+    assert found[0].size_text == "8.0/255"
 
 
 def test_costs_and_settings_are_folded(page: Page) -> None:

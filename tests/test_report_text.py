@@ -85,7 +85,7 @@ def test_every_number_table_states_where_it_comes_from(folder: Path) -> None:
         "n = 1000; seed 7; commit 0123456789ab; Example CPU (cpu, 2 threads); "
         "python 3.11.9, torch 2.13.0, scaleproof 0.1.0."
     )
-    assert render_markdown(load_run(folder)).count(note) == 5
+    assert render_markdown(load_run(folder)).count(note) == 6
 
 
 @pytest.mark.parametrize("render", [render_markdown, render_latex])
@@ -171,7 +171,7 @@ def test_hostile_names_stay_text_in_latex(tmp_path: Path) -> None:
 
 def test_latex_tables_use_booktabs(folder: Path) -> None:
     text = render_latex(load_run(folder))
-    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 7
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 8
     assert r"\textbf{Worst case} & \textbf{45.8\%} & \textbf{42.7\textendash{}48.9}" in text
     assert r"$\ell_\infty$ radius 8/255" in text
     assert text.count("{") == text.count("}")

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from scaleproof import __version__
-from scaleproof.cli import data, evaluate, export, gate, museum, plan, sweep, train, verify
+from scaleproof.cli import compare, data, evaluate, export, gate, museum, plan, sweep, train, verify
 
 app = typer.Typer(
     help="Measure adversarial robustness honestly, and train for it.",
@@ -38,6 +38,9 @@ def report(folder: Annotated[Path, typer.Argument(help="A finished run folder.")
 
     for path in render(folder):
         typer.echo(str(path))
+
+
+app.command("compare")(compare.command)
 
 
 @app.callback(invoke_without_command=True)

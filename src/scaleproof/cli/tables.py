@@ -41,14 +41,31 @@ def evaluation_table(document: Document) -> Table:
         worst, seconds = attack["robust"], f"{attack['seconds']:.1f}"
         table.add_row(attack["label"], *one, percent(worst), interval(worst), seconds)
     table.add_section()
-    worst = document["worst_case"]
-    table.add_row("worst case", *blank, percent(worst), interval(worst), "")
+    worst, label = document["worst_case"], "worst case" if trusted(document) else "worst case (unreliable)"
+    table.add_row(label, *blank, percent(worst), interval(worst), "")
     return table
+
+
+def trusted(document: Document) -> bool:
+    """Whether nothing on record makes the number unreliable."""
+    failed = any(check["passed"] is False for check in document.get("checks") or ())
+    return document.get("reliable") is not False and not failed
+
+
+def check_remarks(document: Document) -> list[str]:
+    """What the checks found wrong, and what to do about it."""
+    if trusted(document):
+        return []
+    failed = [check for check in document.get("checks") or () if check["passed"] is False]
+    said = [
+        f"check failed, {check['label']}: {check['meaning']} {check['advice']}".strip() for check in failed
+    ]
+    return ["UNRELIABLE: do not quote the worst case.", *said]
 
 
 def evaluation_remarks(document: Document) -> list[str]:
     """What a reader must know beside the numbers, one sentence each."""
-    said: list[str] = []
+    said: list[str] = check_remarks(document)
     for attack in document["attacks"]:
         if attack["cosine_mismatch"] is not None:
             share = f"{100 * attack['cosine_mismatch']:.1f}%"

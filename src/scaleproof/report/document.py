@@ -1,7 +1,8 @@
 """The report as headline, paragraphs and sections, before any markup."""
 
 from scaleproof.report import scale, tables, words
-from scaleproof.report.records import Run
+from scaleproof.report.checks import checks_section, checks_sentence
+from scaleproof.report.records import Evaluation, Run
 from scaleproof.report.sections import (
     Document,
     Section,
@@ -9,6 +10,7 @@ from scaleproof.report.sections import (
     bound,
     class_section,
     cosine_sentences,
+    image_section,
     meaning,
     mode_sentence,
     provenance_section,
@@ -37,14 +39,20 @@ def build_document(run: Run) -> Document:
         detail=detail(run),
         meaning=meaning(run.evaluation) if run.evaluation else scale.SCALE_SENTENCES,
         sections=(*parts, settings_section(run), provenance_section(provenance_pairs(run))),
+        alarm=alarm(run.evaluation),
     )
+
+
+def alarm(evaluation: Evaluation | None) -> str:
+    """Say why the number must not be quoted, or nothing where it may."""
+    return "" if evaluation is None or words.trusted(evaluation) else checks_sentence(evaluation)
 
 
 def headline(run: Run) -> str:
     """Print the one number that matters, as the bound that it is."""
     if run.evaluation is None:
         return scale.scale_headline(run.sweep) if run.sweep else ""
-    return bound(run.evaluation.worst_case)
+    return bound(run.evaluation)
 
 
 def detail(run: Run) -> str:
@@ -66,10 +74,11 @@ def evaluation_sections(run: Run) -> tuple[Section, ...]:
         paragraphs=(mode_sentence(evaluation), *cosine_sentences(evaluation)),
         tables=(table,),
     )
+    checked = checks_section(run.run, evaluation)
     if not evaluation.findings:
-        return (attacks,)
+        return (attacks, checked)
     found = Section(identifier="findings", title="Findings", findings=evaluation.findings)
-    return (attacks, found)
+    return (attacks, checked, found)
 
 
 def sweep_sections(run: Run) -> tuple[Section, ...]:
@@ -93,10 +102,11 @@ def sweep_sections(run: Run) -> tuple[Section, ...]:
 
 
 def class_sections(run: Run) -> tuple[Section, ...]:
-    """Build the section on classes, where per-image verdicts are at hand."""
+    """Build the sections on classes and on images, where per-image verdicts are at hand."""
     if run.evaluation is None or run.verdicts is None:
         return ()
-    return (class_section(run, run.evaluation, run.verdicts),)
+    measured = (run, run.evaluation, run.verdicts)
+    return (class_section(*measured), image_section(*measured))
 
 
 def cost_sections(run: Run) -> tuple[Section, ...]:

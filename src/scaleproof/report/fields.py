@@ -78,6 +78,14 @@ class Fields:
         value = self.get(key)
         return value if isinstance(value, bool) else self.refuse(key, "true or false", value)
 
+    def optional_flag(self, key: str) -> bool | None:
+        """Return a field that must be true, false or null; an absent one counts as null."""
+        return None if self.values.get(key) is None else self.flag(key)
+
+    def optional_number(self, key: str) -> float | None:
+        """Return a field that must be a number or null; an absent one counts as null."""
+        return None if self.values.get(key) is None else self.number(key, finite=False)
+
     def items(self, key: str) -> list[object]:
         """Return a field that must be a list."""
         value = self.get(key)

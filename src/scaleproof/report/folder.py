@@ -126,10 +126,29 @@ def read_verdicts(
             name: take(arrays, path.name, f"broken__{name}", (None, count)).astype(bool) for name in names
         },
         size={name: take(arrays, path.name, f"size__{name}", (None, count)) for name in names},
+        attacked={
+            name: values.astype(bool) for name, values in spare(arrays, path.name, "attacked", names, count)
+        },
+        margin=dict(spare(arrays, path.name, "margin", names, count)),
+        prediction=dict(spare(arrays, path.name, "prediction", names, count)),
+        clean_prediction=take(arrays, path.name, "clean_prediction", (count,))
+        if "clean_prediction" in arrays
+        else None,
     )
     check_labels(path.name, verdicts.labels, len(evaluation.data.classes))
+    for found in (*verdicts.prediction.values(), verdicts.clean_prediction):
+        if found is not None:
+            check_labels(path.name, found[found != -1], len(evaluation.data.classes))
     check_agreement(verdicts, evaluation, path.name, source)
     return verdicts
+
+
+def spare(
+    arrays: dict[str, Array], file: str, kind: str, names: list[str], count: int
+) -> list[tuple[str, Array]]:
+    """Return the arrays of one kind, by attack, that a file of verdicts may have."""
+    found = [name for name in names if f"{kind}__{name}" in arrays]
+    return [(name, take(arrays, file, f"{kind}__{name}", (None, count))) for name in found]
 
 
 def survivors(verdicts: Verdicts) -> Array:

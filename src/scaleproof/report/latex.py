@@ -94,7 +94,13 @@ def heading(document: Document) -> str:
     title = rf"{{\LARGE {escape(document.title)}\par}}"
     claim = f"{escape(document.headline)} ({escape(document.detail)})"
     strong = rf"{{\large\bfseries {claim}\par}}"
-    return "\n\n".join([title, escape(document.subject), strong, *(escape(p) for p in document.meaning)])
+    alarm = (
+        [rf"\fbox{{\parbox{{0.97\linewidth}}{{\bfseries {escape(document.alarm)}}}}}"]
+        if document.alarm
+        else []
+    )
+    meaning = [escape(paragraph) for paragraph in document.meaning]
+    return "\n\n".join([title, escape(document.subject), strong, *alarm, *meaning])
 
 
 def section_text(section: Section, figure: bool) -> str:
@@ -116,12 +122,19 @@ def finding_text(finding: Finding) -> str:
 
 
 def is_prose(table: Table) -> bool:
-    """Tell whether a table holds names and values rather than numbers."""
-    return len(table.columns) == 2 and not any(column.numeric for column in table.columns)
+    """Tell whether a table holds names and values or whole sentences rather than numbers."""
+    pairs = len(table.columns) == 2 and not any(column.numeric for column in table.columns)
+    return pairs or any(column.prose for column in table.columns)
 
 
 def alignment(table: Table) -> str:
-    """Return the column specification of a table."""
+    """Return the column specification of a table, sharing what room there is among columns of prose."""
+    wide = sum(column.prose for column in table.columns)
+    if wide:
+        part = (1 - 0.1 * (len(table.columns) - wide)) / wide - 0.03
+        paragraph = rf">{{\raggedright\arraybackslash}}p{{{part:.2f}\linewidth}}"
+        kinds = (paragraph if c.prose else "r" if c.numeric else "l" for c in table.columns)
+        return "@{}" + "".join(kinds) + "@{}"
     if is_prose(table):
         return r"@{}>{\raggedright}p{0.28\linewidth}>{\raggedright\arraybackslash}p{0.66\linewidth}@{}"
     return "@{}" + "".join("r" if column.numeric else "l" for column in table.columns) + "@{}"

@@ -1,5 +1,7 @@
 """A run as Markdown."""
 
+from collections.abc import Collection
+
 from scaleproof.report.document import build_document
 from scaleproof.report.figures import plates
 from scaleproof.report.records import Finding, Run
@@ -18,8 +20,11 @@ def escape(text: str) -> str:
 
 def render_markdown(run: Run) -> str:
     """Render a run as Markdown."""
-    document = build_document(run)
-    figures = plates(run)
+    return document_text(build_document(run), plates(run))
+
+
+def document_text(document: Document, figures: Collection[str]) -> str:
+    """Render a document as Markdown; the sections named have a figure in a file beside it."""
     parts = [heading(document)]
     parts += [section_text(section, section.identifier in figures) for section in document.sections]
     return "\n\n".join(parts) + "\n"
@@ -30,8 +35,10 @@ def heading(document: Document) -> str:
     lines = [
         f"# {escape(document.title)}",
         escape(document.subject),
-        f"**{escape(document.headline)} ({escape(document.detail)})**",
+        f"**{'⚠ ' if document.alarm else ''}{escape(document.headline)} ({escape(document.detail)})**",
     ]
+    if document.alarm:
+        lines.append(f"> **⚠ {escape(document.alarm)}**")
     return "\n\n".join([*lines, *(escape(paragraph) for paragraph in document.meaning)])
 
 

@@ -3,6 +3,7 @@
 from scaleproof.report.fields import Fields
 from scaleproof.report.records import (
     Attack,
+    Check,
     Data,
     Evaluation,
     Finding,
@@ -92,6 +93,26 @@ def parse_finding(fields: Fields) -> Finding:
     )
 
 
+def parse_check(fields: Fields) -> Check:
+    """Read one check."""
+    return Check(
+        name=fields.text("name"),
+        label=fields.text("label"),
+        passed=fields.optional_flag("passed"),
+        value=fields.optional_number("value"),
+        limit=fields.optional_number("limit"),
+        meaning=fields.text("meaning"),
+        advice=fields.text("advice"),
+    )
+
+
+def parse_checks(fields: Fields) -> tuple[Check, ...] | None:
+    """Read the checks of an evaluation, or None where nobody examined it."""
+    if fields.values.get("checks") is None:
+        return None
+    return tuple(parse_check(check) for check in fields.children("checks"))
+
+
 def parse_speed(fields: Fields) -> Speed:
     """Read how the attacks were executed."""
     return Speed(
@@ -121,6 +142,8 @@ def parse_verdict(fields: Fields, model: Model, data: Data, threat: Threat) -> E
         worst_case=fields.share("worst_case"),
         findings=tuple(parse_finding(finding) for finding in fields.children("findings")),
         speed=parse_speed(fields.child("speed")),
+        reliable=fields.optional_flag("reliable"),
+        checks=parse_checks(fields),
     )
     check_evaluation(fields, evaluation)
     return evaluation
@@ -136,6 +159,9 @@ def check_evaluation(fields: Fields, evaluation: Evaluation) -> None:
     least = min(attack.robust.correct for attack in evaluation.attacks)
     if evaluation.worst_case.correct > least:
         fields.refuse("worst_case.correct", f"at most {least}, the strongest attack's", evaluation.worst_case)
+    failed = [check.name for check in evaluation.checks or () if check.passed is False]
+    if failed and evaluation.reliable:
+        fields.refuse("reliable", f"false, as these checks failed: {', '.join(failed)}", True)
 
 
 def parse_row(fields: Fields) -> SweepRow:

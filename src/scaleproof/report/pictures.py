@@ -2,11 +2,12 @@
 
 import base64
 import io
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from scaleproof.report.records import Array, Gallery
+from scaleproof.report.records import Array, Gallery, Verdicts
 
 MOST_PICTURES = 24
 
@@ -23,6 +24,9 @@ class Picture:
     prediction: str
     attack: str
     index: int
+    size: float
+    size_text: str
+    margin: float | None
 
 
 def data_address(content: bytes, kind: str) -> str:
@@ -53,7 +57,13 @@ def differences(gallery: Gallery) -> Array:
     return difference
 
 
-def build_pictures(gallery: Gallery, classes: tuple[str, ...], labels: dict[str, str]) -> list[Picture]:
+def build_pictures(
+    gallery: Gallery,
+    classes: tuple[str, ...],
+    labels: dict[str, str],
+    norm: str = "linf",
+    verdicts: Verdicts | None = None,
+) -> list[Picture]:
     """Build the pictures of a gallery, at most a page's worth."""
     moved, factor = differences(gallery), amplification(gallery)
     return [
@@ -66,6 +76,26 @@ def build_pictures(gallery: Gallery, classes: tuple[str, ...], labels: dict[str,
             prediction=classes[int(gallery.prediction[i])],
             attack=labels.get(str(gallery.attack[i]), str(gallery.attack[i])),
             index=int(gallery.index[i]),
+            size=length(moved[i], norm),
+            size_text=f"{255 * length(moved[i], norm):.1f}/255"
+            if norm == "linf"
+            else f"{length(moved[i], norm):.3g}",
+            margin=margin_of(gallery, i, labels, verdicts),
         )
         for i in range(min(len(gallery.label), MOST_PICTURES))
     ]
+
+
+def length(moved: Array, norm: str) -> float:
+    """Return the length of a difference in the norm of the threat."""
+    return float(np.abs(moved).max() if norm == "linf" else np.sqrt((moved**2).sum()))
+
+
+def margin_of(gallery: Gallery, i: int, labels: dict[str, str], verdicts: Verdicts | None) -> float | None:
+    """Return the margin of a picture from the verdicts, those of the first restart, where they are at hand."""
+    given, index = str(gallery.attack[i]), int(gallery.index[i])
+    name = next((name for name, label in labels.items() if given in (name, label)), given)
+    if verdicts is None or name not in verdicts.margin or not 0 <= index < len(verdicts.labels):
+        return None
+    found = float(verdicts.margin[name][0, index])
+    return found if math.isfinite(found) else None

@@ -190,7 +190,7 @@ def attack_bars(evaluation: Evaluation, gap: str = " ") -> list[tuple[str, Share
         beside = f"{gap}(mismatch {words.mismatch(attack.cosine_mismatch)})"
         cosine = words.on_cosines(attack.name, attack.cosine_mismatch)
         bars.append((attack.label + (beside if cosine else ""), attack.robust, "#7fb2d5"))
-    return [*bars, ("Worst case", evaluation.worst_case, "#D55E00")]
+    return [*bars, (words.worst_label(evaluation).replace(" (", f"{gap}("), evaluation.worst_case, "#D55E00")]
 
 
 def draw_bar(axes: "Axes", position: int, share: Share, colour: str) -> None:

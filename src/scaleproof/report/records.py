@@ -101,6 +101,19 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Check:
+    """One examination of a number: whether it passed (None where it could not be run), and what to do."""
+
+    name: str
+    label: str
+    passed: bool | None
+    value: float | None
+    limit: float | None
+    meaning: str
+    advice: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Speed:
     """How the attacks were executed."""
 
@@ -124,6 +137,8 @@ class Evaluation:
     worst_case: Share
     findings: tuple[Finding, ...]
     speed: Speed
+    reliable: bool | None = None
+    checks: tuple[Check, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,6 +265,10 @@ class Verdicts:
     clean_correct: Flags
     broken: Mapping[str, Flags]
     size: Mapping[str, Array]
+    attacked: Mapping[str, Flags]
+    margin: Mapping[str, Array]
+    prediction: Mapping[str, Array]
+    clean_prediction: Array | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A whole report."""
+    """A whole report; an alarm says why its headline must not be quoted."""
 
     title: str
     subject: str
@@ -29,11 +29,13 @@ class Document:
     detail: str
     meaning: tuple[str, ...]
     sections: tuple[Section, ...]
+    alarm: str = ""
 
 
-def bound(worst: Share) -> str:
-    """Print robust accuracy as the bound that it is."""
-    return f"Robust accuracy at most {words.share_percent(worst)}"
+def bound(evaluation: Evaluation) -> str:
+    """Print robust accuracy as the bound that it is, and as unreliable where a check failed."""
+    text = f"obust accuracy at most {words.share_percent(evaluation.worst_case)}"
+    return f"R{text}" if words.trusted(evaluation) else f"Unreliable: r{text}"
 
 
 def surety(worst: Share) -> str:
@@ -98,6 +100,17 @@ def class_section(run: Run, evaluation: Evaluation, verdicts: Verdicts) -> Secti
     table = tables.class_table(run, evaluation, verdicts)
     sentence = "A class has fewer images than the whole, so its interval is wider: compare classes with care."
     return Section(identifier="classes", title="Classes", paragraphs=(sentence,), tables=(table,))
+
+
+def image_section(run: Run, evaluation: Evaluation, verdicts: Verdicts) -> Section:
+    """Build the section on single images: what each attack adds to the others."""
+    sentence = (
+        "An image counts as broken if any restart of an attack changes its class. verdicts.npz has the verdict on "
+        "every image."
+    )
+    tabled = evaluation.mode != "cascade" and len(evaluation.attacks) > 1
+    found = (tables.overlap_table(run.run, evaluation, verdicts),) if tabled else ()
+    return Section(identifier="images", title="Image by image", paragraphs=(sentence,), tables=found)
 
 
 def speed_sentence(speed: Speed) -> str:

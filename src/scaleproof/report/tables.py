@@ -12,18 +12,20 @@ from scaleproof.report.records import Array, Attack, Evaluation, Provenance, Run
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """The head of a column; numbers are set flush right."""
+    """The head of a column; numbers are set flush right, prose may take several lines."""
 
     title: str
     numeric: bool = True
+    prose: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of a table: its cells, and whether it is the one to look at."""
+    """One line of a table: its cells, whether it is the one to look at, and a mark such as failed."""
 
     cells: tuple[str, ...]
     strong: bool = False
+    mark: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +65,20 @@ def on_cosine(attack: Attack) -> bool:
     return words.on_cosines(attack.name, attack.cosine_mismatch)
 
 
-def bound_row(label: str, share: Share, *, strong: bool) -> Row:
+def bound_row(label: str, share: Share, *, strong: bool, mark: str = "") -> Row:
     """Build the line of a share that belongs to no single attack."""
     known = (label, words.share_percent(share), words.interval(share, "–"))
-    return Row(cells=(*known, *[words.DASH] * 4), strong=strong)
+    return Row(cells=(*known, *[words.DASH] * 4), strong=strong, mark=mark)
 
 
 def attacks_table(run: Provenance, evaluation: Evaluation) -> Table:
     """Build the table of all attacks with the worst case last."""
     after = "Robust after this attack" if evaluation.mode == "cascade" else "Robust, worst of all restarts"
+    mark = "" if words.trusted(evaluation) else "unreliable"
     rows = (
         bound_row("No attack", evaluation.clean, strong=False),
         *(attack_row(attack) for attack in evaluation.attacks),
-        bound_row("Worst case", evaluation.worst_case, strong=True),
+        bound_row(words.worst_label(evaluation), evaluation.worst_case, strong=True, mark=mark),
     )
     heads = (after, "95% interval", "Cosine mismatch", "Robust, 1 restart", "Restarts", "Images attacked")
     notes = (f"{attack.label}: {note}" for attack in evaluation.attacks for note in attack.notes)
@@ -146,10 +149,41 @@ def class_table(run: Run, evaluation: Evaluation, verdicts: Verdicts) -> Table:
     notes = (f"Classes without images, left out: {absent}.",) if absent else ()
     return Table(
         caption="Clean and worst-case robust accuracy per class",
-        columns=columns("Class", "Images", "Clean", "Robust at most", "95% interval"),
+        columns=columns("Class", "Images", "Clean", robust_head(evaluation), "95% interval"),
         rows=tuple(class_row(names[k], labels == k, verdicts.clean_correct, alive) for k in present),
         notes=(*notes, words.provenance_note(run.run, evaluation.worst_case.count)),
         folded=len(present) > 20,
+    )
+
+
+def robust_head(evaluation: Evaluation) -> str:
+    """Head a column of worst cases, with the warning that belongs to them."""
+    return "Robust at most" if words.trusted(evaluation) else "Robust at most (unreliable)"
+
+
+def overlap_table(run: Provenance, evaluation: Evaluation, verdicts: Verdicts) -> Table:
+    """Build the table of what each attack adds: the images that it breaks, and those that no other breaks."""
+    broken = np.stack([verdicts.broken[attack.name].any(axis=0) for attack in evaluation.attacks])
+    broken &= verdicts.clean_correct
+    alone = broken & (broken.sum(axis=0) == 1)
+    worst, count = evaluation.worst_case.correct, evaluation.worst_case.count
+    rows = tuple(
+        Row(
+            cells=(
+                attack.label,
+                words.whole(int(broken[k].sum())),
+                words.whole(int(alone[k].sum())),
+                words.share_percent(words.share_of(worst + int(alone[k].sum()), count)),
+            )
+        )
+        for k, attack in enumerate(evaluation.attacks)
+    )
+    without = "Worst case without it" + ("" if words.trusted(evaluation) else " (unreliable)")
+    return Table(
+        caption="What each attack adds to the others",
+        columns=columns("Attack", "Images broken", "Broken by it alone", without),
+        rows=rows,
+        notes=(words.provenance_note(run, count),),
     )
 
 

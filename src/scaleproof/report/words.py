@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from scaleproof.report.records import Data, Model, Provenance, Share, Threat
+from scaleproof.report.records import Data, Evaluation, Model, Provenance, Share, Threat
 
 NORMS = {"linf": "ℓ∞", "l2": "ℓ₂"}
 MANY = 5000
@@ -60,11 +60,11 @@ def quotient(total: float, parts: int) -> str:
     return text.removesuffix(".0")
 
 
-def significant(number: float) -> str:
-    """Print a number with three significant digits."""
+def significant(number: float, digits: int = 3) -> str:
+    """Print a number with three significant digits, or as many as asked for."""
     if not math.isfinite(number):
         return "not finite"
-    return "0" if number == 0 else f"{number:.3g}"
+    return "0" if number == 0 else f"{number:.{digits}g}"
 
 
 def seconds(number: float) -> str:
@@ -132,6 +132,17 @@ def model_text(model: Model) -> str:
 def data_text(data: Data) -> str:
     """Print which images it was measured on."""
     return f"{data.name}, {data.split} split, {plural(data.count, 'image')}"
+
+
+def trusted(evaluation: Evaluation) -> bool:
+    """Tell whether nothing on record makes the number of an evaluation unreliable."""
+    failed = any(check.passed is False for check in evaluation.checks or ())
+    return evaluation.reliable is not False and not failed
+
+
+def worst_label(evaluation: Evaluation) -> str:
+    """Name the worst case, with the warning that belongs to it."""
+    return "Worst case" if trusted(evaluation) else "Worst case (unreliable)"
 
 
 def on_cosines(name: str, fraction: float | None = None) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from scaleproof.report import tables, words
+from scaleproof.report.checks import checks_section, checks_sentence
 from scaleproof.report.records import Checkpoint, Finding, Run, Training
 from scaleproof.report.sections import (
     Document,
@@ -11,6 +12,7 @@ from scaleproof.report.sections import (
     bound,
     class_section,
     cosine_sentences,
+    image_section,
     meaning,
     mode_sentence,
     provenance_section,
@@ -46,7 +48,7 @@ def training_document(run: Run, training: Training) -> Document:
         title=run.run.name,
         subject=f"{training.label} on {trained}, trained on {words.data_text(training.data)}; measured on "
         f"{words.data_text(training.test)}; {words.threat_text(training.threat)}",
-        headline=bound(chosen.evaluation.worst_case),
+        headline=bound(chosen.evaluation),
         detail=f"{surety(chosen.evaluation.worst_case)}, epoch {chosen.epoch} of {len(training.history)}",
         meaning=(
             *meaning(chosen.evaluation),
@@ -55,6 +57,7 @@ def training_document(run: Run, training: Training) -> Document:
         ),
         sections=(
             checkpoints_section(run, training),
+            checks_section(run.run, chosen.evaluation),
             *findings_sections(training),
             *guard_sections(training),
             curve_section(run, training),
@@ -65,6 +68,7 @@ def training_document(run: Run, training: Training) -> Document:
             settings_section(training),
             provenance_section(provenance_pairs(run, training)),
         ),
+        alarm="" if words.trusted(chosen.evaluation) else checks_sentence(chosen.evaluation),
     )
 
 
@@ -176,11 +180,12 @@ def geometry_section(run: Run, training: Training) -> Section:
 
 
 def class_sections(run: Run, training: Training) -> tuple[Section, ...]:
-    """Build the section on classes under the selected weights, where per-image verdicts are at hand."""
+    """Build the sections on classes and images under the selected weights, where verdicts are at hand."""
     if run.verdicts is None:
         return ()
-    section = class_section(run, training.selected.evaluation, run.verdicts)
-    return (replace(section, title="Classes, selected weights"),)
+    measured = (run, training.selected.evaluation, run.verdicts)
+    found = class_section(*measured), image_section(*measured)
+    return tuple(replace(section, title=f"{section.title}, selected weights") for section in found)
 
 
 def time_section(run: Run, training: Training) -> Section:

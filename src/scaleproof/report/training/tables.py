@@ -42,7 +42,8 @@ def checkpoint_row(training: Training, checkpoint: Checkpoint) -> Row:
     evaluation = checkpoint.evaluation
     return Row(
         cells=(
-            checkpoint_label(training, checkpoint),
+            checkpoint_label(training, checkpoint)
+            + ("" if words.trusted(evaluation) else ": unreliable, a check failed"),
             str(checkpoint.epoch),
             words.share_percent(evaluation.clean),
             words.share_percent(evaluation.worst_case),
@@ -50,6 +51,7 @@ def checkpoint_row(training: Training, checkpoint: Checkpoint) -> Row:
             *(words.share_percent(attack.robust) for attack in evaluation.attacks),
         ),
         strong=checkpoint.kind == "selected",
+        mark="" if words.trusted(evaluation) else "unreliable",
     )
 
 

@@ -1,0 +1,86 @@
+"""The checks of an evaluation: whether its number may be quoted, why not, and what to do next."""
+
+from scaleproof.report import words
+from scaleproof.report.records import Check, Evaluation, Provenance
+from scaleproof.report.sections import Section
+from scaleproof.report.tables import Column, Row, Table
+
+VERDICTS = {False: "failed", None: "could not be run", True: "passed"}
+ORDER = (False, None, True)
+NOT_EXAMINED = (
+    "Nobody examined this number: the run has no checks on record, so nothing here says that the attacks "
+    "worked as they should."
+)
+
+
+def failures(evaluation: Evaluation) -> list[Check]:
+    """Return the checks that failed."""
+    return [check for check in evaluation.checks or () if check.passed is False]
+
+
+def checks_sentence(evaluation: Evaluation) -> str:
+    """Say in one sentence how the checks ended."""
+    checks = evaluation.checks
+    if checks is None and evaluation.reliable is None:
+        return NOT_EXAMINED
+    if not words.trusted(evaluation):
+        named = ", ".join(check.label for check in failures(evaluation))
+        count = f"{len(failures(evaluation))} of {words.plural(len(checks or ()), 'check')} failed"
+        reason = f"{count} ({named})" if named else "the run says so without naming a failed check"
+        return f"Unreliable: {reason}. The true robust accuracy may be far lower; do not quote the number."
+    passed = sum(check.passed is True for check in checks or ())
+    left = len(checks or ()) - passed
+    also = f" {words.plural(left, 'check')} could not be run." if left else ""
+    return (
+        f"{words.plural(passed, 'check')} passed and none failed: nothing is known that makes the number "
+        f"unreliable. It is an upper bound all the same.{also}"
+    )
+
+
+def checks_section(run: Provenance, evaluation: Evaluation) -> Section:
+    """Build the section on checks, those that failed first."""
+    tables = (checks_table(run, evaluation),) if evaluation.checks else ()
+    return Section(
+        identifier="checks", title="Checks", paragraphs=(checks_sentence(evaluation),), tables=tables
+    )
+
+
+def checks_table(run: Provenance, evaluation: Evaluation) -> Table:
+    """Build the table of checks: what was seen, what it means and what to do."""
+    ordered = sorted(evaluation.checks or (), key=lambda check: ORDER.index(check.passed))
+    texts = tuple(Column(title=title, numeric=False, prose=True) for title in ("Meaning", "What to do next"))
+    heads = (
+        Column(title="What was checked", numeric=False, prose=True),
+        Column(title="Value"),
+        Column(title="Limit"),
+        Column(title="Verdict", numeric=False),
+        *texts,
+    )
+    return Table(
+        caption="Checks on the number, those that failed first",
+        columns=heads,
+        rows=tuple(map(check_row, ordered)),
+        notes=(words.provenance_note(run, evaluation.worst_case.count),),
+    )
+
+
+def check_row(check: Check) -> Row:
+    """Build the line of one check."""
+    marks = {False: "failed", None: "unknown", True: "passed"}
+    return Row(
+        cells=(
+            check.label,
+            number(check.value),
+            number(check.limit),
+            VERDICTS[check.passed],
+            check.meaning,
+            check.advice or words.DASH,
+        ),
+        strong=check.passed is False,
+        mark=marks[check.passed],
+    )
+
+
+def number(value: float | None) -> str:
+    """Print a number with four significant digits, or a dash where there is none."""
+    return words.DASH if value is None else words.significant(value, 4)
