@@ -119,18 +119,21 @@ def run(
 
 def examined(job: Job, evaluation: Evaluation) -> Evaluation:
     """The evaluation with every check of its model."""
+    from rich.console import Console
+
     from scaleproof.checks import examine
     from scaleproof.models import load_model
 
     surrogate = load_model("undefended").classifier.to(job.device)
-    checks = examine(
-        job.loaded.classifier,
-        job.dataset,
-        job.threat,
-        seed=job.seed,
-        draws=evaluation.draws,
-        surrogate=surrogate,
-    )
+    with Console(stderr=True).status("Examining the model: is the number real?"):
+        checks = examine(
+            job.loaded.classifier,
+            job.dataset,
+            job.threat,
+            seed=job.seed,
+            draws=evaluation.draws,
+            surrogate=surrogate,
+        )
     return replace(evaluation, checks=checks)
 
 

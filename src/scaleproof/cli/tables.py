@@ -53,14 +53,22 @@ def trusted(document: Document) -> bool:
 
 
 def check_remarks(document: Document) -> list[str]:
-    """What the checks found wrong, and what to do about it."""
+    """What the checks found, and what to do about it."""
+    checks = document.get("checks")
     if trusted(document):
-        return []
-    failed = [check for check in document.get("checks") or () if check["passed"] is False]
+        passed = sum(check["passed"] is True for check in checks or ())
+        return [] if checks is None else [f"Examined: {passed} checks passed, none failed."]
+    failed = [check for check in checks or () if check["passed"] is False]
     said = [
-        f"check failed, {check['label']}: {check['meaning']} {check['advice']}".strip() for check in failed
+        f"check failed, {check['label']}{figures(check)}: {check['meaning']} {check['advice']}".strip()
+        for check in failed
     ]
     return ["UNRELIABLE: do not quote the worst case.", *said]
+
+
+def figures(check: Document) -> str:
+    known = check["value"] is not None and check["limit"] is not None
+    return f" ({check['value']:.3g}, limit {check['limit']:.3g})" if known else ""
 
 
 def evaluation_remarks(document: Document) -> list[str]:
