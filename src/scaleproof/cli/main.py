@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from scaleproof import __version__
-from scaleproof.cli import data, evaluate, sweep, train
+from scaleproof.cli import analyse, data, evaluate, sweep, train
 
 app = typer.Typer(
     help="Measure adversarial robustness honestly, and train for it.",
@@ -23,6 +23,8 @@ app.add_typer(data.app, name="data")
 app.command("evaluate")(evaluate.command)
 app.command("train")(train.command)
 app.command("sweep")(sweep.command)
+app.command("analyse")(analyse.command)
+app.command("analyze", hidden=True)(analyse.command)
 app.command("demo")(sweep.demo)
 
 
