@@ -1,4 +1,4 @@
-"""`scaleproof analyse`: what a model's losses, cosines and classes look like, in a run folder or beside an evaluation."""
+"""`scaleproof analyse`: losses, cosines and classes of a model, in a run folder or beside an evaluation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The report as headline, paragraphs and sections, before any markup."""
 
 from scaleproof.report import scale, tables, words
+from scaleproof.report.analysis.sections import analysis_document, analysis_sections
 from scaleproof.report.records import Run
 from scaleproof.report.sections import (
     Document,
@@ -24,6 +25,8 @@ def build_document(run: Run) -> Document:
     if run.training is not None:
         return training_document(run, run.training)
     measured = run.evaluation or run.sweep
+    if measured is None and run.analysis is not None:
+        return analysis_document(run, run.analysis)
     if measured is None:
         raise ValueError(
             "A report needs evaluation.json, sweep.json or training.json, but the run has none; finish the run"
@@ -36,7 +39,12 @@ def build_document(run: Run) -> Document:
         headline=headline(run),
         detail=detail(run),
         meaning=meaning(run.evaluation) if run.evaluation else scale.SCALE_SENTENCES,
-        sections=(*parts, settings_section(run), provenance_section(provenance_pairs(run))),
+        sections=(
+            *parts,
+            *(analysis_sections(run.analysis) if run.analysis else ()),
+            settings_section(run),
+            provenance_section(provenance_pairs(run)),
+        ),
     )
 
 
