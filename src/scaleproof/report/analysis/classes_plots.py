@@ -70,12 +70,13 @@ def confusion_figure(analysis: Analysis, classes: Classes, *, narrow: bool = Fal
         figure = Figure(figsize=(3.9, 4.3) if narrow else (6.2, 5.6), layout="constrained")
         axes = figure.add_subplot()
         picture = axes.imshow(
-            shares, cmap="cividis", vmin=0, vmax=100, aspect="auto", interpolation="nearest"
+            shares, cmap="Blues", vmin=0, vmax=float(shares.max()), aspect="auto", interpolation="nearest"
         )
         axes.grid(visible=False)
         name_ticks(axes, analysis, labels, seen)
         if len(seen) <= MANY_CLASSES:
             write_cells(axes, shares, 6.0 if narrow else 7.5)
+            outline(axes, labels, seen)
         bar = figure.colorbar(
             picture, ax=axes, location="bottom" if narrow else "right", shrink=0.8, aspect=28
         )
@@ -102,5 +103,14 @@ def write_cells(axes: "Axes", shares: Array, size: float) -> None:
     """Write each share of half a percent and more into its cell."""
     for (row, column), share in np.ndenumerate(shares):
         if share >= 0.5:
-            colour = "black" if share > 55 else "white"
+            colour = "white" if share > 0.55 * shares.max() else INK
             axes.text(column, row, f"{share:.0f}", ha="center", va="center", fontsize=size, color=colour)
+
+
+def outline(axes: "Axes", labels: list[int], seen: list[int]) -> None:
+    """Frame the cells of images that withstand."""
+    from matplotlib.patches import Rectangle
+
+    for row, label in enumerate(labels):
+        place = (seen.index(label) - 0.5, row - 0.5)
+        axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor=INK, linewidth=0.9))

@@ -33,9 +33,9 @@ def surface_plate(analysis: Analysis) -> dict[str, Plate]:
         draw=partial(surface_plots.surfaces_figure, analysis, surfaces),
         description=f"Maps of the loss ({names}) in the plane of the PGD direction and a random one: {many}"
         f"{words.plural(shown, 'single image')}. The table has numbers from them.",
-        caption=f"Loss around images, with lines of equal loss: {many}{words.plural(shown, 'single image')}. Both axes "
-        f"are in multiples of ε = {words.radius(analysis.threat.eps)}. Dashed: the edge of the budget. White: "
-        "where the classifier begins to err.",
+        caption=f"Loss around images: {many}{words.plural(shown, 'single image')}; steps of colour grow with "
+        f"the loss. Both axes are in multiples of ε = {words.radius(analysis.threat.eps)}. Dashed: the edge of the "
+        "budget. White: where the classifier begins to err.",
         formats=("png",),
     )
     return {"analysis-surfaces": plate}
@@ -117,7 +117,7 @@ def class_plates(analysis: Analysis) -> dict[str, Plate]:
         description="A square table as a map: for each true class, the share of its images that is taken for "
         "each class under attack. The table names the largest.",
         caption="Rows are true classes, columns what their images are taken for in the worst case, in percent of "
-        "the row. The diagonal is what withstands.",
+        "the row. Framed: what withstands.",
         formats=("png",),
     )
     return {"analysis-classes": bars, "analysis-confusion": table}

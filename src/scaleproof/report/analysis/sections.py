@@ -239,7 +239,7 @@ def classes_sections(analysis: Analysis) -> tuple[Section, ...]:
             paragraphs=(
                 "A row is a true class, and its cells say what its images are taken for in the worst case: by the "
                 "first attack that breaks an image, or without one where it is wrong from the start. Pairs of like "
-                "classes stand out; a bright column is a class that attacks make of anything.",
+                "classes stand out; a dark column is a class that attacks make of anything.",
             ),
             tables=(tables.confusion_table(analysis, classes),),
         ),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-LEVELS = 14
+LEVELS = 16
 KINDS = {"clean": ("Clean images", COLOURS[1], 0), "adversarial": ("Adversarial images", COLOURS[0], 1)}
 
 
@@ -75,8 +75,8 @@ def draw_row(
         map_, ax=row, location="bottom" if narrow else "right", shrink=0.9, pad=0.02, aspect=24
     )
     bar.set_label(objective_name(name))
-    bar.locator = ticks(5)
-    bar.update_ticks()
+    marks = levels[:: 8 if narrow else 4].tolist()
+    bar.set_ticks(marks, labels=[f"{mark:.2g}" for mark in marks])
 
 
 def ticks(count: int) -> Any:
@@ -90,13 +90,16 @@ def level_steps(values: Sequence[Array]) -> Array:
     """Return the levels that all maps of an objective share."""
     finite = np.concatenate([array[np.isfinite(array)].ravel() for array in values])
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    return np.linspace(low, high if high > low else low + 1e-6, LEVELS + 1)
+    steps = np.linspace(0, 1, LEVELS + 1) ** 2  # fine where the loss is small
+    return low + max(high - low, 1e-6) * steps
 
 
 def draw_map(axes: "Axes", coordinates: Sequence[float], values: Array, levels: Array) -> Any:
     """Draw one map with lines of equal loss: the PGD direction to the right, the random one upwards."""
-    shown = np.ma.masked_invalid(values.T)
-    filled = axes.contourf(coordinates, coordinates, shown, levels=levels, cmap="viridis", extend="both")
+    from matplotlib.colors import BoundaryNorm
+
+    shown, norm = np.ma.masked_invalid(values.T), BoundaryNorm(levels, 256)
+    filled = axes.contourf(coordinates, coordinates, shown, levels=levels, norm=norm, cmap="viridis")
     axes.contour(
         coordinates, coordinates, shown, levels=levels[1:-1:2], colors="black", linewidths=0.3, alpha=0.5
     )
@@ -145,6 +148,7 @@ def weights_figure(weights: WeightSurface, *, narrow: bool = False) -> "Figure":
         percent_axis(panels[1])
         panels[1].set_title(f"Accuracy (%), n = {weights.count}")
         for axes in panels:
+            axes.xaxis.set_major_locator(ticks(5))
             axes.axvline(0.0, color=FAINT, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1)
         for axes in panels[-1:] if narrow else panels:
             axes.set_xlabel("Distance of the weights, in lengths of filters")
