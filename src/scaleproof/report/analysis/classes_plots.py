@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scaleproof.report.analysis.records import Analysis, Classes
-from scaleproof.report.analysis.words import MANY_CLASSES, class_name, clean_of, present, robust_of, short
+from scaleproof.report.analysis.words import MANY_CLASSES, clean_of, figure_name, present, robust_of
 from scaleproof.report.plots import bar_axes
 from scaleproof.report.records import Array, Share
 from scaleproof.report.style import INK, SETTINGS, plain
@@ -36,7 +36,7 @@ def classes_figure(analysis: Analysis, classes: Classes, *, narrow: bool = False
         axes = figure.add_subplot()
         for position, label in enumerate(shown):
             draw_class(axes, position, clean_of(classes, label), robust_of(classes, label))
-        axes.set_yticks(range(len(shown)), [plain(short(class_name(analysis, label))) for label in shown])
+        axes.set_yticks(range(len(shown)), [plain(figure_name(analysis, label)) for label in shown])
         bar_axes(axes, len(shown), 122 if narrow else 112)
         axes.set_xlabel("Accuracy (%) with 95% interval")
         handles = [Patch(color=CLEAN, label="Clean"), Patch(color=ROBUST, label="Worst case")]
@@ -89,7 +89,7 @@ def name_ticks(axes: "Axes", analysis: Analysis, labels: list[int], seen: list[i
     few = len(seen) <= MANY_CLASSES
     for axis, known, turn in ((axes.yaxis, labels, 0), (axes.xaxis, seen, 90)):
         step = 1 if few else -(-len(known) // 10)
-        names = [short(class_name(analysis, label)) if few else str(label) for label in known[::step]]
+        names = [figure_name(analysis, label) if few else str(label) for label in known[::step]]
         axis.set_ticks(
             range(0, len(known), step), [plain(name) for name in names], rotation=turn if few else 0
         )

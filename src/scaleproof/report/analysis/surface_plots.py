@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scaleproof.report.analysis.records import Analysis, Surfaces, WeightSurface
-from scaleproof.report.analysis.words import SHOWN_IMAGES, class_name, objective_name, short
+from scaleproof.report.analysis.words import SHOWN_IMAGES, figure_name, objective_name
 from scaleproof.report.plots import draw_legend
 from scaleproof.report.records import Array
 from scaleproof.report.style import COLOURS, DASHES, FAINT, MARKERS, SETTINGS, percent_axis, plain
@@ -30,7 +30,7 @@ def panels_of(
     if len(losses) > 1:
         found.append((f"Mean of {len(losses)}", losses.astype(np.float64).mean(axis=0), None))
     for number in range(min(SHOWN_IMAGES, len(losses))):
-        name = short(class_name(analysis, surfaces.labels[number]))
+        name = figure_name(analysis, surfaces.labels[number])
         found.append((f"{name}, no. {surfaces.rows[number]}", losses[number], surfaces.margin[number]))
     return found
 

@@ -28,6 +28,22 @@ def short(name: str, most: int = 14) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
+def figure_name(analysis: Analysis, label: int) -> str:
+    """Name a class in a figure: shortened, and by its number where the font lacks a letter."""
+    name = short(class_name(analysis, label))
+    return name if drawable(name) else f"class {label}"
+
+
+def drawable(text: str) -> bool:
+    """Tell whether the font of the figures has every letter of a text."""
+    from matplotlib.font_manager import findfont, get_font
+
+    from scaleproof.report.style import SETTINGS
+
+    font = get_font(findfont(SETTINGS["font.family"]))
+    return all(font.get_char_index(ord(letter)) for letter in text)
+
+
 def robust_of(classes: Classes, label: int) -> Share:
     """Return how many images of a class withstand every attack."""
     return words.share_of(int(classes.confusion[label, label]), int(classes.confusion[label].sum()))
