@@ -2,6 +2,8 @@
 
 from torch import Tensor, nn
 
+from helpers import SmallConvNet
+
 
 class WithoutNorm(nn.Module):
     """No BatchNorm: what happens to an image does not depend on its batch."""
@@ -18,3 +20,10 @@ class WithoutNorm(nn.Module):
 
 def without_norm() -> WithoutNorm:
     return WithoutNorm()
+
+
+def small() -> SmallConvNet:
+    """The same weights every time."""
+    net = SmallConvNet()
+    net.eval()
+    return net

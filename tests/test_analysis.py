@@ -1,6 +1,7 @@
 """Analysis: surfaces, cosines and curves against closed forms; models left as found; work that survives a stop."""
 
 import copy
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -522,3 +523,10 @@ def test_train_mode_can_be_allowed_and_buffers_stay() -> None:
     done = analyse(Classifier(net), (x, torch.arange(6)), SMALL, threat=THREAT, allow_train_mode=True)
     assert any("train mode" in note for note in done.notes)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_the_page_on_analysis_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[1] / "docs" / "analysis.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    exec(compile("\n".join(blocks), "analysis.md", "exec"), {"__name__": "page"})
+    assert "clean_true" in capsys.readouterr().out
