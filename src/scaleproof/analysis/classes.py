@@ -73,7 +73,7 @@ def class_robustness(
     attacks = subject.attacks(plan.steps, restarts=plan.restarts)
     evaluation = evaluations(subject, {"verdicts": attacks}, store, progress)["verdicts"]
     counted = classes_of_verdicts(evaluation.arrays(), [one.name for one in attacks], subject.classes)
-    names = tuple(f"{one.label}, {plan.steps} steps" for one in attacks)
+    names = tuple(f"{one.label} with {plan.steps} steps" for one in attacks)
     return Classes(
         confusion=counted.confusion,
         clean_correct=counted.clean_correct,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -134,7 +134,8 @@ class Host:
         names = [attack["name"] for attack in self.evaluation["attacks"]]
         seen = ("labels", "clean_prediction", *(f"prediction__{name}" for name in names))
         count = max(len(self.evaluation["data"]["classes"]), *(1 + int(arrays[name].max()) for name in seen))
-        return classes_of_verdicts(arrays, names, count, "verdicts of the evaluation")
+        counted = classes_of_verdicts(arrays, names, count, "verdicts of the evaluation")
+        return replace(counted, attacks=tuple(attack["label"] for attack in self.evaluation["attacks"]))
 
 
 def run(job: Job, plan: Plan, allow_train_mode: bool) -> None:

@@ -51,11 +51,12 @@ def draw_histograms(axes: "Axes", cosines: Cosines, kind: str) -> "list[Artist]"
             fill=True,
             facecolor=f"{colour}55",
             edgecolor=colour,
+            linewidth=0,
             hatch=hatch,
             label=label,
         )
-        axes.stairs(counts, cosines.edges, color=colour, linewidth=1.2)
         dash = DASHES[0 if side == "true" else 1]
+        axes.stairs(counts, cosines.edges, color=colour, linewidth=1.3, linestyle=dash)
         axes.axvline(cosines.means[f"{kind}_{side}"], color=colour, linewidth=1.4, linestyle=dash)
         handles.append(patch)
     return handles
@@ -127,7 +128,7 @@ def eps_axis(axes: "Axes", analysis: Analysis, curve: EpsCurve, narrow: bool) ->
     from matplotlib.ticker import NullLocator
 
     places = [point.at for point in curve.lines[0].points]
-    axes.set_xscale("symlog", linthresh=places[0], linscale=0.8)
+    axes.set_xscale("symlog", linthresh=places[0], linscale=0.4)
     levels = analysis.threat.norm == "linf"
     shown = doubling([place for place in places if place != curve.unbounded], narrow)
     names = [f"{round(255 * place, 1):g}" if levels else f"{place:g}" for place in shown]

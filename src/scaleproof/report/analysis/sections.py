@@ -113,8 +113,9 @@ def weights_sections(analysis: Analysis) -> tuple[Section, ...]:
     if weights is None:
         return ()
     many = len(weights.loss["clean"])
+    along = "a random direction" if many == 1 else f"{many} random directions, one after the other,"
     sentence = (
-        f"The weights move along {words.plural(many, 'random direction')} in which every filter is as long as "
+        f"The weights move along {along} in which every filter is as long as "
         "the filter it moves; biases and normalisation layers stay. At every distance adversarial examples are "
         f"made anew ({words.plural(weights.steps, 'step')} of PGD). A wide, flat valley around 0 goes with a "
         "small gap between training and test; compare the widths of two classifiers rather than read one alone."
@@ -248,7 +249,9 @@ def classes_sections(analysis: Analysis) -> tuple[Section, ...]:
 
 def attacks_text(classes: Classes) -> str:
     """Name the attacks behind the counts, and where they come from."""
-    return f"{', '.join(classes.attacks)} ({classes.source})"
+    *before, last = classes.attacks or ("every attack",)
+    names = f"{', '.join(before)} and {last}" if before else last
+    return f"{names} ({classes.source})"
 
 
 MEANING = (
