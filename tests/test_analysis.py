@@ -37,7 +37,9 @@ from scaleproof.analysis import (
     moved,
     weight_surface,
 )
+from scaleproof.analysis.curves import lines_of
 from scaleproof.analysis.kept import Course
+from scaleproof.evaluation import AttackResult, Evaluation
 from scaleproof.models import Classifier
 from scaleproof.progress import Progress
 from scaleproof.rng import Rng
@@ -313,13 +315,38 @@ def test_the_budgets_end_where_everything_is_within_reach() -> None:
     assert float(Threat(norm="l2", eps=radii[-1]).size(y - x)) <= radii[-1]
 
 
+def evaluation_of(broken: list[bool]) -> Evaluation:
+    """An evaluation by one attack whose verdicts are given."""
+    result = AttackResult(
+        name="a",
+        label="A",
+        settings={},
+        scale_invariant=False,
+        needs_features=False,
+        verdicts={"broken": np.array([broken])},
+        forwards=0,
+        backwards=0,
+        seconds=0.0,
+    )
+    labels = np.zeros(len(broken), dtype=np.int64)
+    return Evaluation(
+        mode="independent",
+        labels=labels,
+        clean_prediction=labels,
+        cosine_disagrees=None,
+        attacks=(result,),
+        seconds=0.0,
+        speed={},
+    )
+
+
 def test_what_is_broken_within_less_counts_within_more() -> None:
-    _, subject = conv_subject()
-    curve = accuracy_by_eps(subject, EpsPlan(factors=(0.5, 1.0, 2.0), steps=3))
-    for line in curve.lines:
-        within = [point.within.correct for point in line.points]
-        assert within == sorted(within, reverse=True)
-        assert all(point.within.correct <= point.robust.correct for point in line.points)
+    found = [
+        evaluation_of(broken) for broken in ([True, False, False], [False, True, False], [True, False, False])
+    ]
+    (line,) = lines_of([1.0, 2.0, 3.0], found)
+    assert [point.robust.correct for point in line.points] == [2, 2, 2]
+    assert [point.within.correct for point in line.points] == [2, 1, 1]
 
 
 def test_steps_and_restarts() -> None:
@@ -347,7 +374,7 @@ def test_confusion_against_a_hand_count() -> None:
         ),
         "prediction__a": np.array([[1, 0, 1, -1, 2, 2], [2, 2, 1, -1, 2, 2]]),
         "broken__b": np.array([[True, True, True, False, False, False]]),
-        "prediction__b": np.array([[2, 1, 0, -1, 2, 2]]),
+        "prediction__b": np.array([[2, 2, 0, -1, 2, 2]]),
     }
     found = classes_of_verdicts(arrays, ["a", "b"], 3)
     assert found.confusion.tolist() == [[0, 1, 1], [1, 0, 1], [0, 0, 2]]
