@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from helpers import SmallConvNet
+
 
 class WithoutNorm(nn.Module):
     """No BatchNorm: what happens to an image does not depend on its batch."""
@@ -30,3 +32,10 @@ class Noisy(WithoutNorm):
 
 def noisy() -> Noisy:
     return Noisy().eval()
+
+
+def small() -> SmallConvNet:
+    """The same weights every time."""
+    net = SmallConvNet()
+    net.eval()
+    return net

@@ -31,10 +31,10 @@ def test_parameter_counts_are_the_published_ones(name: str) -> None:
 
 
 def test_every_architecture_has_a_name() -> None:
-    assert set(architectures()) == {*PUBLISHED, "resnet-small"}
+    assert set(architectures()) == {*PUBLISHED, "resnet-small", "resnet-tiny"}
 
 
-@pytest.mark.parametrize("name", ["resnet18", "resnet50", "preact-resnet18", "resnet-small"])
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "preact-resnet18", "resnet-small", "resnet-tiny"])
 def test_head_and_features_are_the_forward_pass(name: str) -> None:
     net, x = seeded(lambda: build(name, classes=7)), images(2)
     assert torch.equal(net.head(net.features(x)), net(x))

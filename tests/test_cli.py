@@ -122,7 +122,7 @@ MISTAKES = {
     "eps": (["evaluate", "demo", "--eps", "eight"], "eps must be a number such as 0.031 or a fraction"),
     "negative eps": (["evaluate", "demo", "--eps", "-1"], "eps must be finite and >= 0, got -1"),
     "device": (["evaluate", "demo", "--device", "tpu9"], "device must be auto, cpu, cuda or cuda:N"),
-    "failing factory": (["evaluate", "mine:fails"], "raised OSError (mine.py, line 7): no weights here"),
+    "failing factory": (["evaluate", "mine:fails"], "raised OSError (mine.py, line 8): no weights here"),
     "l2 without eps": (["evaluate", "demo", "--norm", "l2"], "eps must be given for l2"),
     "eps in levels": (["evaluate", "demo", "--eps", "8"], "8/255"),
     "limit": (["evaluate", "demo", "--limit", "5000"], "--limit must be from 1 to 1000"),

@@ -182,8 +182,8 @@ def test_latex_escape_leaves_nothing_active(text: str) -> None:
     bare = escape_latex(text).replace("\\\\", "")
     for markup in (r"\%", r"\&", r"\#", r"\$", r"\_", r"$\ell", "_\\infty$", "_2$", "_1$"):
         bare = bare.replace(markup, "")
-    for markup in (r"$\alpha$", r"$\times$", r"\infty$", "$"):
-        bare = bare.replace(markup, "") if any(c in text for c in "ℓ∞α×") else bare
+    for markup in (r"$\alpha$", r"$\times$", r"$\varepsilon$", r"\infty$", "$"):
+        bare = bare.replace(markup, "") if any(c in text for c in "ℓ∞α×ε") else bare
     assert not set(bare) & set("%&#$_~^\n")
     assert "---" not in bare
 

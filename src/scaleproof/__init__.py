@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from scaleproof.analysis import scale_sweep
+    from scaleproof.analysis import analyse, scale_sweep
     from scaleproof.attacks import PGD, Attack, attack_batch, fgsm, si_pgd, suite
     from scaleproof.data import Dataset, load
     from scaleproof.evaluation import Evaluation
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from scaleproof.threat import Threat
 
 HOMES = {
+    "analyse": "analysis",
     "scale_sweep": "analysis",
     "PGD": "attacks",
     "Attack": "attacks",
@@ -59,6 +60,7 @@ __all__ = [
     "Speed",
     "Threat",
     "__version__",
+    "analyse",
     "attack_batch",
     "evaluate",
     "fgsm",

@@ -83,6 +83,10 @@ class Threat:
             delta = self.steepest(normal) * rows_like(radius * self.eps, normal)
         return self.project(clean + delta.to(clean.dtype), clean)
 
+    def reach(self, entries: int) -> float:
+        """The eps from which on the ball around any image of so many entries holds every image."""
+        return 1.0 if self.norm == "linf" else math.sqrt(entries)
+
     @property
     def is_box(self) -> bool:
         """Whether every pixel may move by eps whatever the others do."""

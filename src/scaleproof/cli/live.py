@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def live_bar(*, shown: bool = True) -> Iterator[Callable[[Step], None]]:
+def live_bar(*, shown: bool = True, robust: bool = True) -> Iterator[Callable[[Step], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
+    bound = [TextColumn("robust so far at most {task.fields[robust]}")] if robust else []
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
-        TextColumn("robust so far at most {task.fields[robust]}"),
+        *bound,
         TimeRemainingColumn(),
     )
     with (

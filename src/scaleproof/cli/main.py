@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from scaleproof import __version__
-from scaleproof.cli import compare, data, evaluate, export, gate, museum, plan, sweep, train, verify
+from scaleproof.cli import analyse, compare, data, evaluate, export, gate, museum, plan, sweep, train, verify
 
 app = typer.Typer(
     help="Measure adversarial robustness honestly, and train for it.",
@@ -24,6 +24,8 @@ app.add_typer(export.app, name="export")
 app.command("evaluate")(evaluate.command)
 app.command("train")(train.command)
 app.command("sweep")(sweep.command)
+app.command("analyse")(analyse.command)
+app.command("analyze", hidden=True)(analyse.command)
 app.command("demo")(sweep.demo)
 app.command("museum")(museum.command)
 app.command("verify")(verify.command)

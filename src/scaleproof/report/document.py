@@ -1,6 +1,7 @@
 """The report as headline, paragraphs and sections, before any markup."""
 
 from scaleproof.report import scale, tables, words
+from scaleproof.report.analysis.sections import analysis_document, analysis_sections
 from scaleproof.report.checks import checks_section, checks_sentence
 from scaleproof.report.records import Evaluation, Run
 from scaleproof.report.sections import (
@@ -26,6 +27,8 @@ def build_document(run: Run) -> Document:
     if run.training is not None:
         return training_document(run, run.training)
     measured = run.evaluation or run.sweep
+    if measured is None and run.analysis is not None:
+        return analysis_document(run, run.analysis)
     if measured is None:
         raise ValueError(
             "A report needs evaluation.json, sweep.json or training.json, but the run has none; finish the run"
@@ -38,7 +41,12 @@ def build_document(run: Run) -> Document:
         headline=headline(run),
         detail=detail(run),
         meaning=meaning(run.evaluation) if run.evaluation else scale.SCALE_SENTENCES,
-        sections=(*parts, settings_section(run), provenance_section(provenance_pairs(run))),
+        sections=(
+            *parts,
+            *(analysis_sections(run.analysis) if run.analysis else ()),
+            settings_section(run),
+            provenance_section(provenance_pairs(run)),
+        ),
         alarm=alarm(run.evaluation),
     )
 
@@ -52,7 +60,7 @@ def headline(run: Run) -> str:
     """Print the one number that matters, as the bound that it is."""
     if run.evaluation is None:
         return scale.scale_headline(run.sweep) if run.sweep else ""
-    return bound(run.evaluation)
+    return bound(run.evaluation.worst_case, trusted=words.trusted(run.evaluation))
 
 
 def detail(run: Run) -> str:

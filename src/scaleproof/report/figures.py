@@ -1,27 +1,13 @@
 """Which figures a run has, each under the section that it belongs to, with the words that go with it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from scaleproof.report import plots
+from scaleproof.report.analysis.figures import analysis_plates
+from scaleproof.report.plate import Plate
 from scaleproof.report.records import Run, Training
 from scaleproof.report.training import plots as training_plots
 from scaleproof.report.training.words import counts_text, falls, probes, rollbacks, term_names
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plate:
-    """A figure that can be drawn for a wide screen or a narrow one, and the formats it is filed in."""
-
-    draw: "Callable[..., Figure]"
-    description: str
-    caption: str
-    formats: tuple[str, ...] = ("png", "svg")
 
 
 def plates(run: Run) -> dict[str, Plate]:
@@ -37,7 +23,7 @@ def plates(run: Run) -> dict[str, Plate]:
         found["attacks"] = Plate(
             draw=draw, description=ATTACKS_ALT, caption=ATTACKS_CAPTION, formats=("png",)
         )
-    return found
+    return found if run.analysis is None else found | analysis_plates(run.analysis)
 
 
 def training_plates(training: Training) -> dict[str, Plate]:

@@ -1,14 +1,15 @@
 """Read a run folder and refuse one that is incomplete, damaged or foreign."""
 
 import json
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
+from scaleproof.report.analysis.parse import parse_analysis
+from scaleproof.report.analysis.records import Analysis
+from scaleproof.report.arrays import REMEDY, read_arrays, take
 from scaleproof.report.fields import Fields
 from scaleproof.report.parse import parse_evaluation, parse_provenance, parse_sweep
 from scaleproof.report.records import Array, Evaluation, Gallery, Provenance, Run, Verdicts
@@ -16,8 +17,6 @@ from scaleproof.report.training.parse import parse_training
 
 Parsed = TypeVar("Parsed")
 GALLERY_FIELDS = ("label", "clean_prediction", "prediction", "attack", "index")
-DAMAGE = (ValueError, TypeError, OSError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error)
-REMEDY = "restore the file, or run the measurement again into a new folder"
 
 
 def load_run(folder: Path) -> Run:
@@ -28,6 +27,11 @@ def load_run(folder: Path) -> Run:
     run = required(folder, "run.json", "scaleproof.run/1", parse_provenance)
     if run.kind == "training":
         return load_training(folder, run)
+    analysis = read_analysis(folder)
+    if run.kind == "analysis" and analysis is None:
+        raise missing("analysis.json", f"a run of kind {run.kind!r} needs it")
+    if run.kind == "analysis":
+        return Run(run=run, evaluation=None, sweep=None, verdicts=None, gallery=None, analysis=analysis)
     evaluation = optional(folder, "evaluation.json", "scaleproof.evaluation/1", parse_evaluation)
     sweep = optional(folder, "sweep.json", "scaleproof.sweep/1", parse_sweep)
     wanted = {"evaluation": ("evaluation.json", evaluation), "scale-sweep": ("sweep.json", sweep)}[run.kind]
@@ -36,7 +40,19 @@ def load_run(folder: Path) -> Run:
     verdicts = read_verdicts(folder / "verdicts.npz", evaluation)
     measured = evaluation or sweep
     gallery = read_gallery(folder, len(measured.data.classes) if measured else 0)
-    return Run(run=run, evaluation=evaluation, sweep=sweep, verdicts=verdicts, gallery=gallery)
+    return Run(
+        run=run, evaluation=evaluation, sweep=sweep, verdicts=verdicts, gallery=gallery, analysis=analysis
+    )
+
+
+def read_analysis(folder: Path) -> Analysis | None:
+    """Read analysis.json with the arrays that go with it, where the folder has one."""
+    if not (folder / "analysis.json").is_file():
+        return None
+    if not (folder / "analysis.npz").is_file():
+        raise missing("analysis.npz", "analysis.json needs it")
+    arrays = read_arrays(folder / "analysis.npz")
+    return parse_analysis(read_fields(folder / "analysis.json", "scaleproof.analysis/1"), arrays)
 
 
 def load_training(folder: Path, run: Provenance) -> Run:
@@ -85,30 +101,6 @@ def read_fields(path: Path, schema: str) -> Fields:
             "render it with the version of scaleproof that wrote it"
         )
     return Fields(file=path.name, place="", values=values)
-
-
-def read_arrays(path: Path) -> dict[str, Array]:
-    """Read every array of an npz file, never unpickling anything."""
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except DAMAGE as error:
-        raise ValueError(
-            f"{path.name} must be an npz archive of plain arrays, but is damaged ({error}); {REMEDY}"
-        ) from error
-
-
-def take(arrays: dict[str, Array], file: str, name: str, shape: tuple[int | None, ...]) -> Array:
-    """Return a named array of the expected shape, where None stands for any length."""
-    if name not in arrays:
-        raise ValueError(f"{file} must have the array {name!r}, but has only {sorted(arrays)}; {REMEDY}")
-    seen = arrays[name].shape
-    fits = len(seen) == len(shape) and all(
-        want in (None, have) for want, have in zip(shape, seen, strict=True)
-    )
-    if not fits:
-        raise ValueError(f"{file}: array {name!r} must have shape {shape}, but has {seen}; {REMEDY}")
-    return arrays[name]
 
 
 def read_verdicts(

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from scaleproof.report import pictures
 from scaleproof.report.document import build_document
 from scaleproof.report.explorer import Explorer, run_explorer
-from scaleproof.report.figures import Plate, plates
+from scaleproof.report.figures import plates
 from scaleproof.report.pictures import Picture
+from scaleproof.report.plate import Plate
 from scaleproof.report.records import Run
 from scaleproof.report.sections import Document
 

@@ -32,6 +32,7 @@ CHARACTERS = {
     "–": r"\textendash{}",
     "’": "'",
     "α": r"$\alpha$",
+    "ε": r"$\varepsilon$",
     "×": r"$\times$",
     "ℓ": r"$\ell$",
     "∞": r"$\infty$",

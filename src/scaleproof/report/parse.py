@@ -20,7 +20,7 @@ def parse_provenance(fields: Fields) -> Provenance:
     """Read run.json."""
     hardware, versions = fields.child("hardware"), fields.child("versions")
     return Provenance(
-        kind=fields.choice("kind", ("evaluation", "scale-sweep", "training")),
+        kind=fields.choice("kind", ("evaluation", "scale-sweep", "training", "analysis")),
         name=fields.text("name"),
         created=fields.text("created"),
         command=fields.text("command"),

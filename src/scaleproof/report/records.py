@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from scaleproof.report.analysis.records import Analysis
 
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
@@ -294,3 +297,4 @@ class Run:
     verdicts: Verdicts | None
     gallery: Gallery | None
     training: Training | None = None
+    analysis: "Analysis | None" = None

@@ -32,10 +32,10 @@ class Document:
     alarm: str = ""
 
 
-def bound(evaluation: Evaluation) -> str:
+def bound(worst: Share, *, trusted: bool = True) -> str:
     """Print robust accuracy as the bound that it is, and as unreliable where a check failed."""
-    text = f"obust accuracy at most {words.share_percent(evaluation.worst_case)}"
-    return f"R{text}" if words.trusted(evaluation) else f"Unreliable: r{text}"
+    text = f"obust accuracy at most {words.share_percent(worst)}"
+    return f"R{text}" if trusted else f"Unreliable: r{text}"
 
 
 def surety(worst: Share) -> str:

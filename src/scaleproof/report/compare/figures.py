@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scaleproof.report import scale
 from scaleproof.report.compare.curves import with_curves
 from scaleproof.report.compare.entries import WORST, Entry, share_of
-from scaleproof.report.figures import Plate
+from scaleproof.report.plate import Plate
 from scaleproof.report.plots import bar_axes, draw_bar, draw_legend, scale_axis
 from scaleproof.report.records import Training
 from scaleproof.report.style import COLOURS, DASHES, INK, MARKERS, SETTINGS, percent_axis, plain

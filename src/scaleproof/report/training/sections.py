@@ -48,7 +48,7 @@ def training_document(run: Run, training: Training) -> Document:
         title=run.run.name,
         subject=f"{training.label} on {trained}, trained on {words.data_text(training.data)}; measured on "
         f"{words.data_text(training.test)}; {words.threat_text(training.threat)}",
-        headline=bound(chosen.evaluation),
+        headline=bound(chosen.evaluation.worst_case, trusted=words.trusted(chosen.evaluation)),
         detail=f"{surety(chosen.evaluation.worst_case)}, epoch {chosen.epoch} of {len(training.history)}",
         meaning=(
             *meaning(chosen.evaluation),

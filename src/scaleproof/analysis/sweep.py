@@ -1,4 +1,4 @@
-"""Analysis of a model beyond one number: the logit-scale sweep of the paper's Figure 1."""
+"""The logit-scale sweep of the paper's Figure 1: verdicts against the scale of the logits."""
 
 from __future__ import annotations
 

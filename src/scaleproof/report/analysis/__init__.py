@@ -1,0 +1,1 @@
+"""The sections and figures of an analysis: loss surfaces, cosines, accuracy curves and classes."""
