@@ -19,15 +19,10 @@ from scaleproof.cli.main import app
 from scaleproof.report.compare import compare
 from scaleproof.report.compare.entries import WORST, Entry, difference, load_entries, obstacle, right
 from scaleproof.report.compare.figures import compare_plates
-from scaleproof.report.compare.statistics import (
-    mcnemar,
-    paired_difference,
-    paired_interval,
-    score,
-    unpaired_difference,
-)
+from scaleproof.report.compare.statistics import paired_difference, unpaired_difference
 from scaleproof.report.compare.tables import agreement_table, settings_table, side_by_side
 from scaleproof.report.words import NORMAL_QUANTILE, share_of
+from scaleproof.statistics import mcnemar, paired_interval, score
 from training_report_fixtures import write_training
 
 

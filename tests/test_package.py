@@ -34,7 +34,7 @@ LAYERS = [
     {"report"},
     {"cli"},
 ]
-ALONE = {"report": {"files"}}  # renders run folders without the rest of the package
+ALONE = {"report": {"files", "statistics"}}  # renders run folders without the rest of the package
 
 
 def rank(module: str) -> int:
