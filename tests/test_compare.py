@@ -21,8 +21,8 @@ from scaleproof.report.compare.entries import WORST, Entry, difference, load_ent
 from scaleproof.report.compare.figures import compare_plates
 from scaleproof.report.compare.statistics import paired_difference, unpaired_difference
 from scaleproof.report.compare.tables import agreement_table, settings_table, side_by_side
-from scaleproof.report.words import NORMAL_QUANTILE, share_of
-from scaleproof.statistics import mcnemar, paired_interval, score
+from scaleproof.report.words import share_of
+from scaleproof.statistics import Z95, mcnemar, paired_interval, score
 from training_report_fixtures import write_training
 
 
@@ -57,7 +57,7 @@ def test_mcnemar_agrees_with_the_binomial_test_and_holds_for_many_images() -> No
 
 def test_the_paired_interval_by_hand() -> None:
     """Where no image changes sides, the score of d is n d / (1 - d) = z^2, so d = z^2 / (n + z^2)."""
-    end = NORMAL_QUANTILE**2 / (40 + NORMAL_QUANTILE**2)
+    end = Z95**2 / (40 + Z95**2)
     assert paired_interval(0, 0, 40) == (pytest.approx(-end, abs=1e-12), pytest.approx(end, abs=1e-12))
 
 
@@ -89,7 +89,7 @@ def test_the_ends_of_the_paired_interval_are_where_the_score_test_turns(
     low, high = paired_interval(gained, lost, count)
     assert -1 <= low <= (gained - lost) / count <= high <= 1
     for end in (low, high):
-        assert abs(end) == 1 or abs(abs(score(gained, lost, count, end)) - NORMAL_QUANTILE) < 1e-4
+        assert abs(end) == 1 or abs(abs(score(gained, lost, count, end)) - Z95) < 1e-4
     mirrored = paired_interval(lost, gained, count)
     assert mirrored == (pytest.approx(-high, abs=1e-9), pytest.approx(-low, abs=1e-9))
 

@@ -39,7 +39,7 @@ def test_radius(eps: float, text: str) -> None:
 
 @pytest.mark.parametrize(("correct", "count"), [(0, 10), (10, 10), (458, 1000), (1, 3)])
 def test_wilson_interval(correct: int, count: int) -> None:
-    assert words.wilson(correct, count) == pytest.approx(tuple(share(correct, count)["interval"]))
+    assert words.share_of(correct, count).interval == pytest.approx(tuple(share(correct, count)["interval"]))
 
 
 def test_many_images_earn_a_second_decimal() -> None:

@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping
 
 from scaleproof.report.records import Data, Evaluation, Model, Provenance, Share, Threat
+from scaleproof.statistics import wilson
 
 NORMS = {"linf": "ℓ∞", "l2": "ℓ₂"}
 MANY = 5000
 DASH = "–"
-NORMAL_QUANTILE = 1.959963984540054
 
 
 def decimals(count: int) -> int:
@@ -31,15 +31,6 @@ def interval(share: Share, between: str = " to ") -> str:
     places = decimals(share.count)
     low, high = share.interval
     return f"{100 * low:.{places}f}{between}{100 * high:.{places}f}"
-
-
-def wilson(correct: int, count: int) -> tuple[float, float]:
-    """Return the 95% Wilson interval of a share."""
-    square = NORMAL_QUANTILE**2
-    centre = (correct + square / 2) / (count + square)
-    spread = correct * (count - correct) / count + square / 4
-    half = NORMAL_QUANTILE * math.sqrt(spread) / (count + square)
-    return (0.0 if correct == 0 else centre - half, 1.0 if correct == count else centre + half)
 
 
 def share_of(correct: int, count: int) -> Share:
