@@ -29,6 +29,7 @@ KINDS = {  # how a file is called, as a pattern -> its schema; the first that fi
     "sweep.json": "sweep",
     "training.json": "training",
     "metrics.jsonl": "metrics",
+    "analysis.json": "analysis",
     "museum.json": "museum",
     "gate.json": "gate",
 }
@@ -111,6 +112,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     quick = ["--limit", 8, "--steps", 2, "--device", "cpu", "--attacks", "pgd,si-pgd"]
     restarts = ["--restarts", 2, "--keep-examples"]
     scaleproof("evaluate", "demo", *quick, *restarts, "--out", folder / "evaluation")
+    analyse = ["--limit", 8, "--device", "cpu", "--parts", "cosines,eps,steps,classes"]
+    scaleproof("analyse", "undefended", *analyse, "--out", folder / "analysis")
+    scaleproof("analyse", "demo", *analyse[:-1], "classes", "--into", folder / "evaluation")
     scaleproof("museum", "constant", "--limit", 4, "--device", "cpu", "--out", folder / "museum.json")
     passing = ["--min-robust", 0, "--against", folder / "evaluation", "--max-drop", 100]
     scaleproof("gate", "demo", "--limit", 8, "--device", "cpu", *passing, "--out", folder / "gate.json")
@@ -125,7 +129,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_fresh_runs(runs: Path) -> None:
-    kinds = {"run", "evaluation", "sweep", "training", "metrics", "robustbench-info", "museum", "gate"}
+    kinds = {
+        "run",
+        "evaluation",
+        "sweep",
+        "training",
+        "metrics",
+        "robustbench-info",
+        "museum",
+        "gate",
+        "analysis",
+    }
     assert check(runs) == kinds
 
 
