@@ -17,7 +17,7 @@ from scaleproof.losses import Objective, cross_entropy, cw_margin, margin
 from scaleproof.models.classifier import Classifier
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
-from scaleproof.speed import PLAIN
+from scaleproof.speed import PLAIN, Speed
 from scaleproof.threat import Threat
 
 STEPS = 20
@@ -47,9 +47,14 @@ class Subject:
         surrogate: Classifier | None = None,
     ) -> None:
         self.classifier, self.threat, self.seed, self.surrogate = classifier, threat, seed, surrogate
-        self.oracle = Oracle(classifier, draws=draws)
+        self.oracle = self.view(classifier, draws)
         self.exact = Oracle(classifier, speed=PLAIN)  # one draw, in float32
         self.all_x, self.all_y = x.to(self.oracle.device), y.to(self.oracle.device)
+
+    @staticmethod
+    def view(classifier: Classifier, draws: int) -> Oracle:
+        """Short attacks on ever fewer images: recording a graph for each number of them would not pay."""
+        return Oracle(classifier, speed=Speed(graph=False), draws=draws)
 
     @cached_property
     def logits(self) -> Tensor:
@@ -85,7 +90,7 @@ class Subject:
 
     def path(self, attack: PGD, classifier: Classifier | None = None) -> Path:
         """Run an attack on every image classified right and watch it, on this classifier or another view of it."""
-        oracle = self.oracle if classifier is None else Oracle(classifier, draws=self.oracle.draws)
+        oracle = self.oracle if classifier is None else self.view(classifier, self.oracle.draws)
         x, y = self.x, self.y
         with self.chance(attack.name):
             fitted, _ = attack.for_classes(self.logits.shape[1])
@@ -105,7 +110,7 @@ class Subject:
         positions = rows.nonzero().squeeze(1)
         if len(positions) == 0:
             return broken
-        oracle = self.oracle if classifier is None else Oracle(classifier, draws=self.oracle.draws)
+        oracle = self.oracle if classifier is None else self.view(classifier, self.oracle.draws)
         fitted, _ = attack.for_classes(self.logits.shape[1])
         x, y = self.x[positions], self.y[positions]
         with self.chance(attack.name):
