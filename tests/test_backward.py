@@ -8,7 +8,7 @@ from helpers import images
 from scaleproof import Classifier, Threat, evaluate, suite
 from scaleproof.attacks import attack_batch
 from scaleproof.losses import cw_margin
-from scaleproof.models.backward import identity
+from scaleproof.models.backward import described, identity
 from scaleproof.museum.parts import Defended, Quantise
 from scaleproof.oracle import Oracle
 
@@ -85,3 +85,12 @@ def test_errors(backward: dict[str, object], message: str) -> None:
 def test_one_function_needs_a_part_without_parameters() -> None:
     with pytest.raises(ValueError, match="does not begin with a part without parameters"):
         Classifier(Flat(), backward=identity)
+
+
+def test_another_stand_in_is_another_run() -> None:
+    net = rounded()
+    marks = {
+        str(described(Classifier(net, backward=stand_in).stand_ins))
+        for stand_in in (identity, torch.sigmoid, torch.tanh)
+    }
+    assert len(marks) == 3

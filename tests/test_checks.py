@@ -149,13 +149,13 @@ def test_a_search_that_has_not_come_to_rest() -> None:
 
 
 def test_accuracy_that_rises_with_the_radius() -> None:
-    found = subject(x=images(4, (3, 8, 8)))
-    broken = {0.5: 2, 1.0: 3, 2.0: 1, 4.0: 4}
+    found = subject(x=images(12, (3, 8, 8)))
+    broken = {0.5: 6, 1.0: 9, 2.0: 3, 4.0: 12}
 
     def path(attack: object) -> Path:
         count = broken[round(attack.threat.eps / THREAT.eps, 3)]  # type: ignore[attr-defined]
-        flags = torch.arange(4) < count
-        return Path(flags, flags, torch.zeros(10, 4))
+        flags = torch.arange(12) < count
+        return Path(flags, flags, torch.zeros(10, 12))
 
     found.path = path  # type: ignore[method-assign, assignment]
     check = behaviour.monotone(found)
@@ -199,3 +199,36 @@ def test_l2_and_two_classes() -> None:
     checks = examine(net, (x, decisions(net, x)), Threat(norm="l2", eps=0.3))
     assert failed(checks) == ()
     assert SimpleNamespace(**checks[0].as_json()).name == "range"
+
+
+def test_pixels_at_the_edge_of_their_range_are_no_alarm() -> None:
+    x = (images(16, SHAPE) > 0.65).float()
+    net = LinearNet().eval()
+    check = gradients.direction(subject(net, x))
+    assert check.value == pytest.approx(0.0, abs=0.01)
+
+
+def test_an_unbounded_number_in_a_check_is_no_number() -> None:
+    check = at_most("a", "A", float("inf"), 0.1, "", "")
+    assert (check.passed, check.value) == (False, None)
+
+
+def test_a_model_that_raises_under_attack_is_not_asked() -> None:
+    def picky(x: Tensor) -> Tensor:
+        if x.requires_grad:
+            raise RuntimeError("no gradient here")
+        return x
+
+    net, x = Around(SmallConvNet(), picky).eval(), images(8, (3, 8, 8))
+    checks = examine(net, (x, decisions(net, x)), THREAT)
+    unasked = {check.name for check in checks if check.passed is None}
+    assert {"gradients", "scale", "unbounded"} <= unasked
+    assert any("no gradient here" in check.meaning for check in checks)
+
+
+def test_what_no_scale_can_fool_is_not_held_against_a_model() -> None:
+    net = Classifier(SmallConvNet().eval()).rescaled(1e4)
+    x = images(32, (3, 8, 8))
+    y = decisions(net, x)
+    assert "gradient-zero" in failed(examine(net, (x, y), THREAT))
+    assert failed(examine(net, (x, y), THREAT, invariant=True)) == ()

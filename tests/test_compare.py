@@ -229,7 +229,7 @@ def test_different_attacks_are_called_out(runs: tuple[Path, Path], tmp_path: Pat
     assert "Settings of PGD differ between Wide ResNet on CIFAR-10 and Other network." in document.meaning
     change_json(other / "evaluation.json", "attacks", 1, "label", value="PGD-100")
     change_json(other / "evaluation.json", "threat", "eps", value=0.5)
-    document, _ = compare([runs[0], other], tmp_path / "page.html")
+    document, _ = compare([runs[0], other], tmp_path / "again.html")
     assert any("may come from the attacks alone" in text for text in document.meaning)
     assert any("another threat" in text for text in document.meaning)
 

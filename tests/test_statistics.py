@@ -157,9 +157,7 @@ def test_the_half_width_is_wilsons() -> None:
     low, high = wilson(450, 1000)
     assert wilson_half_width(0.45, 1000) == pytest.approx((high - low) / 2, abs=1e-12)
     assert images_for_half_width(0.5, 0.01, 0.99) > images_for_half_width(0.5, 0.01)
-    with pytest.raises(
-        ValueError, match=r"half_width must be a share between 0 and 1, got 1: 1 percent is 0.01"
-    ):
+    with pytest.raises(ValueError, match=r"half_width must be a share between 0 and 1, got 1"):
         images_for_half_width(0.5, 1)
 
 

@@ -339,8 +339,9 @@ def test_what_cannot_be_verified_says_why(stored: Path, tmp_path: Path) -> None:
 
 
 def test_two_processes_keep_the_examples_of_one(stored: Path, tmp_path: Path) -> None:
-    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29641"]
     mode = json.loads((stored / "evaluation.json").read_text())["mode"]
+    port = str(29641 + len(mode))  # both modes may run at once
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", port]
     words = [*launcher, "-m", "scaleproof", *COMMAND, "--mode", mode, "--out", str(tmp_path / "two")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

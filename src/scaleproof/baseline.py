@@ -55,6 +55,11 @@ def check_images(baseline: Baseline, dataset: Dataset) -> None:
 
 def check_attacks(baseline: Baseline, attacks: Sequence[Attack]) -> None:
     """Refuse to compare under other attacks: the difference would be theirs and not the model's."""
+    draws = baseline.document.get("expected", {}).get("draws", 1)
+    if draws > 1:
+        raise ValueError(
+            f"a gate judges one draw, {baseline.folder} is about the mean of {draws}: use scaleproof compare"
+        )
     here = {attack.name: json.loads(json.dumps(attack.describe())) for attack in attacks}
     found = differences("", dict(baseline.attacks), here)
     if found:

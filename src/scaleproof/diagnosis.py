@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,11 +25,12 @@ class Check:
 
 def at_most(name: str, label: str, value: float, limit: float, meaning: str, advice: str) -> Check:
     """A check that passes where a value is no larger than its limit; one that is not a number fails."""
+    known = math.isfinite(value)
     return Check(
         name=name,
         label=label,
-        passed=value <= limit,
-        value=value,
+        passed=known and value <= limit,
+        value=value if known else None,
         limit=limit,
         meaning=meaning,
         advice=advice,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from scaleproof.models.specs import is_path
 from scaleproof.store import write_json
 from scaleproof.threat import Norm, Threat
 
+PLAIN_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]+")
 THREATS = {"linf": "Linf", "l2": "L2"}
 DATASETS = ("cifar10", "cifar100", "imagenet")  # those that RobustBench has
 EXACT = ("tf32", "float32")  # precisions of gradients that "standard" means
@@ -54,7 +56,12 @@ def export_robustbench(folder: Path, entry: Entry, out: Path) -> tuple[list[Path
         raise ValueError(
             f"a checkpoint cannot say that logits are scaled by {loaded.classifier.logit_scale:g}"
         )
-    place = Path(evaluation["data"]["name"]) / THREATS[evaluation["threat"]["norm"]]
+    name = evaluation["data"]["name"]
+    if not PLAIN_NAME.fullmatch(name) or not PLAIN_NAME.fullmatch(entry.model):
+        raise ValueError(
+            f"names of data and model become files: letters, digits, - _ and . only, got {name!r}, {entry.model!r}"
+        )
+    place = Path(name) / THREATS[evaluation["threat"]["norm"]]
     described = out / "model_info" / place / f"{entry.model}.json"
     weights = out / "models" / place / f"{entry.model}.pt"
     taken = [str(path) for path in (described, weights) if path.exists()]

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -33,6 +33,7 @@ from scaleproof.attacks.loop import Packing
 from scaleproof.attacks.suites import unique
 from scaleproof.baseline import Baseline, check_attacks
 from scaleproof.contract import Finding, buffers_kept, check_mode
+from scaleproof.diagnosis import Check, is_reliable
 from scaleproof.evaluation import Share
 from scaleproof.evaluator import Run
 from scaleproof.images import Images, Rows, as_images
@@ -64,6 +65,8 @@ class Rules:
         if self.min_robust is None and self.max_drop is None:
             raise ValueError("a gate needs a limit: give --min-robust, or --against a run with --max-drop")
         for name, value in (("min_robust", self.min_robust), ("max_drop", self.max_drop)):
+            if name == "min_robust" and value is not None and 0 < value < 1:
+                raise ValueError(f"min_robust is in percent, got {value:g}: {100 * value:g} means that share")
             if value is not None and not 0 <= value <= 100:
                 raise ValueError(f"{name} must be from 0 to 100, in percent, got {value:g}")
 
@@ -117,6 +120,12 @@ class Gate:
     attacks: tuple[str, ...]
     findings: tuple[Finding, ...]
     seconds: float
+    checks: tuple[Check, ...] | None = None  # None where the model was not examined
+
+    def examined(self, checks: tuple[Check, ...]) -> Gate:
+        """The decision in the light of checks: a model whose number is not reliable does not pass."""
+        doubt = self.decision == "pass" and not is_reliable(checks)
+        return replace(self, checks=checks, decision="undecided" if doubt else self.decision)
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -127,6 +136,8 @@ class Gate:
             "attacks": list(self.attacks),
             "findings": [vars(finding) for finding in self.findings],
             "seconds": self.seconds,
+            "reliable": None if self.checks is None else is_reliable(self.checks),
+            "checks": [check.as_json() for check in self.checks or ()],
         }
 
 

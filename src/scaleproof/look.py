@@ -19,6 +19,7 @@ from scaleproof.contract import (
 )
 from scaleproof.images import Images
 from scaleproof.models.architectures import weights_digest
+from scaleproof.models.backward import described
 from scaleproof.models.classifier import Classifier
 from scaleproof.oracle import Oracle
 from scaleproof.speed import PLAIN
@@ -80,7 +81,7 @@ def fingerprint(
     return settings_digest(
         {
             "weights": weights_digest(classifier),
-            "model": [str(normalisation), classifier.logit_scale, look, sorted(classifier.stand_ins)],
+            "model": [str(normalisation), classifier.logit_scale, look, described(classifier.stand_ins)],
             "attacks": [
                 [attack.label, attack.scale_invariant, attack.describe()] for attack in map(whole, attacks)
             ],

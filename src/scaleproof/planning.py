@@ -92,4 +92,4 @@ def checked_share(name: str, value: float, least: float | None = None) -> None:
     """Refuse what is no share: in (0, 1), or from `least` on and up to 1."""
     inside = 0 < value < 1 if least is None else least <= value <= 1
     if not inside:
-        raise ValueError(f"{name} must be a share between 0 and 1, got {value:g}: 1 percent is 0.01")
+        raise ValueError(f"{name} must be a share between 0 and 1, got {value:g}")

@@ -86,7 +86,7 @@ def gradient_findings(results: Sequence[AttackResult]) -> tuple[Finding, ...]:
             share = f"{100 * result.stuck / steps:.1f}% of its steps"
             meaning = (
                 f"{result.label} had no gradient at images still classified right in {share}: "
-                "its accuracy says little; look at the scale of the logits (scaleproof sweep)"
+                "its accuracy says little; look at the scale of the logits and for parts that round or detach"
             )
             findings.append(Finding(name="gradient-zero", severity="warning", meaning=meaning))
     return tuple(findings)

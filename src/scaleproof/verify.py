@@ -25,7 +25,7 @@ from scaleproof.images import Rows, spans
 from scaleproof.losses import margin
 from scaleproof.models.architectures import weights_digest
 from scaleproof.models.classifier import Classifier, as_classifier
-from scaleproof.models.specs import is_path, load_model
+from scaleproof.models.specs import is_code, is_path, load_model
 from scaleproof.oracle import Oracle
 from scaleproof.speed import PLAIN
 from scaleproof.threat import Threat
@@ -34,6 +34,7 @@ from scaleproof.units import digests
 TOLERANCE = 1e-4  # of the largest logit of an image: margins this small are the arithmetic's, not the model's
 MOST_FLIPS = 0.01  # of the images, that arithmetic may explain
 BATCH = 256
+SMALLEST = 1e-30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +52,9 @@ class Flip:
     @property
     def numerical(self) -> bool:
         """Whether all margins known are within the tolerance, so that another machine's rounding explains it."""
-        known = [m for m in (self.margin, self.claimed_margin) if not math.isnan(m)]
-        return all(abs(m) <= TOLERANCE * self.scale for m in known)
+        unsaid = 0.0 if self.on == "clean" else math.inf  # an example's margin is on record
+        claimed = unsaid if math.isnan(self.claimed_margin) else self.claimed_margin
+        return max(abs(self.margin), abs(claimed)) <= TOLERANCE * self.scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +149,11 @@ def the_model(
     if isinstance(model, nn.Module):
         return as_classifier(model)
     said = claims.document["model"]
+    if model is None and is_code(said["spec"]):
+        raise ValueError(
+            f"the run names the function {said['spec']!r}, and verifying it would run code that the folder chose: "
+            "if it is yours, give it as --model"
+        )
     if architecture is None and model is None and is_path(said["spec"]):
         architecture = said["architecture"]
     return load_model(model or said["spec"], architecture=architecture, classes=classes).classifier.to(device)
@@ -227,7 +234,7 @@ class Recount:
             before = math.nan if claimed is None else claimed[1]
             if not math.isnan(before):
                 self.largest_shift = max(
-                    self.largest_shift, abs(float(margins[k]) - before) / float(scale[k])
+                    self.largest_shift, abs(float(margins[k]) - before) / max(float(scale[k]), SMALLEST)
                 )
             if right[k]:
                 self.flip(rows[k], "example", "broken", "right", (margins[k], before, scale[k]))

@@ -18,6 +18,7 @@ from scaleproof.images import Images, Rows, as_images
 from scaleproof.look import FIRST_LOOK, first_look
 from scaleproof.losses import Objective, cosine_cross_entropy, cross_entropy
 from scaleproof.models.architectures import weights_digest
+from scaleproof.models.backward import described
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.speed import PLAIN, Speed
@@ -67,6 +68,7 @@ class Subject:
             doubt, classes = head_doubt(oracle, x), oracle.judge(x[:1]).shape[1]
         normalisation = [None if t is None else t.tolist() for t in (classifier.mean, classifier.std)]
         known = [weights_digest(classifier), str(normalisation), classifier.logit_scale, look, len(source)]
+        known.append(described(classifier.stand_ins))
         return cls(
             classifier=classifier,
             images=source,

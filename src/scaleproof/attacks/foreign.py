@@ -8,9 +8,6 @@ draws from elsewhere (its own generator, the clock), or keeps something from cal
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import inspect
 import json
 import random
 import re
@@ -29,6 +26,7 @@ from torch import Tensor
 from scaleproof.attacks.base import State
 from scaleproof.attacks.counted import Counted, model_kept
 from scaleproof.attacks.loop import unique_first
+from scaleproof.callables import name_of, source_digest
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng, key_of
 from scaleproof.speed import exact_float32, on_device
@@ -192,23 +190,3 @@ def failures_undone(found: Tensor, clean: Tensor, threat: Threat) -> Tensor:
     rows = [example if threat.violation(example[None], image[None]) is None else image
             for example, image in zip(found, clean, strict=True)]  # fmt: skip
     return torch.stack(rows)
-
-
-def name_of(function: Any) -> str:
-    """Where a callable lives; a partial says what it is called with."""
-    if isinstance(function, functools.partial):
-        words = [*map(repr, function.args), *(f"{key}={value!r}" for key, value in function.keywords.items())]
-        return f"{name_of(function.func)}({', '.join(words)})"
-    named = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
-    return f"{named.__module__}.{named.__qualname__}"
-
-
-def source_digest(function: Any) -> str | None:
-    """The sha256 of a callable's source text, None where there is none; what it calls in turn is not seen."""
-    if isinstance(function, functools.partial):
-        return source_digest(function.func)
-    named = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
-    try:
-        return hashlib.sha256(inspect.getsource(named).encode()).hexdigest()
-    except (OSError, TypeError):
-        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 
 from scaleproof.attacks.adapters import named_attack
 from scaleproof.attacks.apgd import APGD
@@ -145,6 +146,11 @@ def suite(
 
 
 def unique(attacks: Sequence[Attack]) -> tuple[Attack, ...]:
+    for attack in attacks:
+        if isinstance(attack, FunctionType):
+            raise ValueError(
+                f"a function is given as Foreign({attack.__name__}, name=..., threat=...), got it bare"
+            )
     names = [attack.name for attack in attacks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice or not attacks:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from torch import Tensor, nn
 
@@ -18,6 +20,7 @@ from scaleproof.threat import Threat
 __all__ = ["Check", "examine", "failed", "is_reliable"]
 
 IMAGES = 64
+ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)  # what a model may raise
 
 
 def examine(
@@ -29,19 +32,46 @@ def examine(
     seed: int = 0,
     draws: int = 1,
     surrogate: Classifier | None = None,
+    invariant: bool = False,
 ) -> tuple[Check, ...]:
-    """Every check of a model, on `count` of the images, evenly spread; nothing is raised about the model itself."""
+    """Every check of a model, on `count` of the images, evenly spread; nothing is raised about the model itself.
+
+    Where the attacks at hand are `invariant` to the scale of the logits, that scale cannot fool them and is not held
+    against the model.
+    """
     source, classifier = as_images(images), as_classifier(model)
     rows = np.unique(np.linspace(0, len(source) - 1, min(count, len(source))).round().astype(np.int64))
     x, y = source.select(rows)
-    with buffers_kept(classifier):
+    with buffers_kept(classifier), buffers_kept(surrogate or classifier):
         subject = Subject(classifier, x, y, threat or Threat(), seed=seed, draws=draws, surrogate=surrogate)
-        checks = [check(subject) for check in CONTRACT]
-        checks += gradient_checks(subject)
+        subject.invariant = invariant
+        checks = [asked(question, subject) for question in CONTRACT]
+        checks += gradient_answers(subject)
         if subject.count == 0:
-            asked = not_asked(
-                "attacks", "Short attacks", "No image is classified right.", "Look at the model."
-            )
-            return (*checks, asked)
-        checks += [check(subject) for check in BEHAVIOUR]
+            unasked = "No image is classified right."
+            return (*checks, not_asked("attacks", "Short attacks", unasked, "Look at the model."))
+        checks += [asked(question, subject) for question in BEHAVIOUR]
     return tuple(checks)
+
+
+def asked(check: Callable[[Subject], Check], subject: Subject) -> Check:
+    """A check; one that the model answers with an error could not be asked."""
+    name = check.__name__.replace("_", "-")
+    try:
+        return check(subject)
+    except ERRORS as error:
+        return not_asked(
+            name, name.capitalize(), in_words(error), "Look at the error; give a smaller --batch-size."
+        )
+
+
+def gradient_answers(subject: Subject) -> list[Check]:
+    try:
+        return gradient_checks(subject)
+    except ERRORS as error:
+        return [not_asked("gradients", "Gradients", in_words(error), "Look at the error.")]
+
+
+def in_words(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return f"The model raised {type(error).__name__}{': ' + text[0] if text else ''}."

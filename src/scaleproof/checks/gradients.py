@@ -30,7 +30,7 @@ PIXEL_LIMIT = 0.5
 SIZE_LIMIT = 1e6
 DIRECTION_LIMIT = 0.3
 TINY = 1e-30
-SHORT = 1 / 32  # of eps: a step on which a gradient should still hold
+SHORT = 1e-3  # of a pixel: a step on which a gradient should still hold
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class Seen:
 
 def seen(subject: Subject) -> list[Seen]:
     """Every objective's gradient, in float32, at one draw."""
-    return [one for objective in OBJECTIVES if (one := look(subject, objective)) is not None]
+    wanted = [objective for objective in OBJECTIVES if objective.scale_invariant or not subject.invariant]
+    return [one for objective in wanted if (one := look(subject, objective)) is not None]
 
 
 def look(subject: Subject, objective: Objective) -> Seen | None:
@@ -113,10 +114,13 @@ def zero(found: list[Seen]) -> Check:
 
 
 def pixels(found: list[Seen]) -> Check:
-    value, name = worst(found, lambda one: (one.gradient == 0).float().mean())
+    alive = torch.stack([(one.gradient != 0).any(0) for one in found]).any(0)
+    if not bool(alive.any()):
+        alive = ~alive
+    value, name = worst(found, lambda one: (one.gradient == 0)[:, alive].float().mean())
     return at_most(
         "gradient-pixels", "Every pixel counts", value, PIXEL_LIMIT,
-        f"The share of pixels whose gradient is exactly zero, so that a sign step leaves them (worst: {name}).",
+        f"The share of gradients that are exactly zero on pixels that count for some image (worst: {name}).",
         "Look at what the model does to its input before the first layer.",
     )  # fmt: skip
 
@@ -138,20 +142,25 @@ def worst(found: list[Seen], measure: Callable[[Seen], Tensor]) -> tuple[float, 
 
 def direction(subject: Subject) -> Check:
     """Whether a short step along the gradient gains what the gradient promises."""
+    label = "Gradients say where the loss grows"
+    if subject.classifier.stand_ins:
+        why = "The gradient is that of a stand-in, which promises nothing about the part itself."
+        return not_asked(
+            "gradient-direction", label, why, "Compare several stand-ins, and black-box attacks."
+        )
     one = look(subject, cw_margin)
     assert one is not None
-    stride = SHORT * subject.threat.eps
-    step = stride * subject.threat.steepest(one.gradient)
-    promised = stride * subject.threat.dual_size(one.gradient.nan_to_num(0.0))
+    gradient = one.gradient.nan_to_num(0.0, 0.0, 0.0)
+    moved = (subject.x + subject.near(SHORT) * subject.threat.steepest(gradient)).clamp(0, 1)
+    promised = (gradient * (moved - subject.x)).flatten(1).sum(1)
     with subject.chance("gradient"):
         before = margin(subject.oracle.judge(subject.x), subject.y)
     with subject.chance("gradient"):
-        after = margin(subject.oracle.judge((subject.x + step).clamp(0, 1)), subject.y)
-    moved = promised > 0
-    missed = (1 - (after - before) / promised.clamp_min(TINY)).abs()[moved]
+        after = margin(subject.oracle.judge(moved), subject.y)
+    missed = (1 - (after - before) / promised.clamp_min(TINY)).abs()[promised > 0]
     value = float(missed.median()) if len(missed) > 0 else 1.0
     return at_most(
-        "gradient-direction", "Gradients say where the loss grows", value, DIRECTION_LIMIT,
+        "gradient-direction", label, value, DIRECTION_LIMIT,
         "By what share a short step along the gradient misses the gain that the gradient promises (median).",
         "The loss is rugged: look for steep or discontinuous parts; use BPDA, Classifier(net, backward=...).",
     )  # fmt: skip

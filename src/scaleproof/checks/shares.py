@@ -20,6 +20,6 @@ def seldom(name: str, label: str, flags: Tensor, limit: float, meaning: str, adv
         passed=low <= limit,
         value=hits / count,
         limit=limit,
-        meaning=f"{meaning} {hits} of {count} images.",
+        meaning=f"{meaning} {hits} of {count} images, so at least {100 * low:.1f}% beyond chance.",
         advice=advice,
     )

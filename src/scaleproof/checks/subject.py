@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ class Subject:
         surrogate: Classifier | None = None,
     ) -> None:
         self.classifier, self.threat, self.seed, self.surrogate = classifier, threat, seed, surrogate
+        self.invariant = False  # whether the number rests on attacks that no scale of the logits can fool
         self.oracle = self.view(classifier, draws)
         self.exact = Oracle(classifier, speed=PLAIN)  # one draw, in float32
         self.all_x, self.all_y = x.to(self.oracle.device), y.to(self.oracle.device)
@@ -104,8 +106,17 @@ class Subject:
             broken = self.oracle.judge_chance(state.current, y)[0].argmax(1) != y
         return Path(broken, ever | broken, torch.stack(margins))
 
-    def broken_by(self, attack: Attack, rows: Tensor, classifier: Classifier | None = None) -> Tensor:
-        """Which of some of the images an attack breaks (B,), judged on the model itself."""
+    def near(self, stride: float) -> float:
+        """The size of a perturbation by `stride` a pixel."""
+        return stride if self.threat.is_box else stride * math.sqrt(self.x[0].numel())
+
+    def broken_by(
+        self, attack: Attack, rows: Tensor, classifier: Classifier | None = None, *, leave: bool = True
+    ) -> Tensor:
+        """Which of some of the images an attack breaks (B,), judged on the model itself.
+
+        With `leave` an image leaves the attack once it is broken: not where another model is attacked in its place.
+        """
         broken = torch.zeros(self.count, dtype=torch.bool, device=self.oracle.device)
         positions = rows.nonzero().squeeze(1)
         if len(positions) == 0:
@@ -115,7 +126,9 @@ class Subject:
         x, y = self.x[positions], self.y[positions]
         with self.chance(attack.name):
             rng = Rng(self.seed, f"checks {attack.name}")
-            found = perturb(fitted, oracle, x, y, self.right[positions], rng, drop=oracle.draws == 1)
+            found = perturb(
+                fitted, oracle, x, y, self.right[positions], rng, drop=leave and oracle.draws == 1
+            )
             broken[positions] = self.oracle.judge_chance(found, y)[0].argmax(1) != y
         return broken
 

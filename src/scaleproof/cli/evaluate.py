@@ -121,7 +121,7 @@ def examined(job: Job, evaluation: Evaluation) -> Evaluation:
     """The evaluation with every check of its model."""
     from rich.console import Console
 
-    from scaleproof.checks import examine
+    from scaleproof.checks import IMAGES, examine
     from scaleproof.models import load_model
 
     surrogate = load_model("undefended").classifier.to(job.device)
@@ -130,11 +130,22 @@ def examined(job: Job, evaluation: Evaluation) -> Evaluation:
             job.loaded.classifier,
             job.dataset,
             job.threat,
+            count=min(IMAGES, job.batch_size or IMAGES),
             seed=job.seed,
             draws=evaluation.draws,
             surrogate=surrogate,
+            invariant=any(result.scale_invariant for result in evaluation.attacks),
         )
     return replace(evaluation, checks=checks)
+
+
+def named(subject: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:
+    """The subject, with a name for every class that the model answered: it may know more than the data set."""
+    answers = [evaluation.clean_prediction, *(one.verdicts["prediction"] for one in evaluation.attacks)]
+    last = max(int(found.max()) for found in answers if found.size)
+    names = [*subject["data"]["classes"]]
+    names += [f"class {number}" for number in range(len(names), last + 1)]
+    return {**subject, "data": {**subject["data"], "classes": names}}
 
 
 def write(job: Job, evaluation: Evaluation) -> None:
@@ -144,7 +155,7 @@ def write(job: Job, evaluation: Evaluation) -> None:
 
     document = {
         "schema": "scaleproof.evaluation/1",
-        **job.subject(evaluation.head),
+        **named(job.subject(evaluation.head), evaluation),
         **evaluation.as_json(),
         **({"examples": evaluation.examples.save(job.folder)} if evaluation.examples else {}),
     }

@@ -11,6 +11,8 @@ from scaleproof.cli import options
 
 if TYPE_CHECKING:
     from scaleproof.baseline import Baseline
+    from scaleproof.cli.setup import Job
+    from scaleproof.diagnosis import Check
     from scaleproof.gate import Gate
 
 CODES = {"pass": 0, "fail": 1, "undecided": 3}  # 2 is a mistake in the command
@@ -51,6 +53,9 @@ def command(
     norm: Annotated[str | None, typer.Option(help="linf or l2.", show_default=False)] = None,
     eps: options.Eps = None,
     step_size: options.StepSize = None,
+    checks: Annotated[
+        bool, typer.Option(help="Examine a model that would pass: where a check fails it is undecided.")
+    ] = True,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",
@@ -61,11 +66,16 @@ def command(
 ) -> None:
     """Exit with 0 when a model passes, 1 when it fails, 3 when too little was seen to say."""
     words = {**locals(), "compile": False, "allow_train_mode": False}
+    from scaleproof.attacks import preset
     from scaleproof.baseline import check_images, read_baseline
     from scaleproof.cli.setup import Request, prepare
     from scaleproof.gate import Rules, gate
 
     time = seconds(budget)
+    if out is not None and out.exists():
+        raise ValueError(f"{out} exists: give another --out")
+    if preset(attacks or "").draws > 1:
+        raise ValueError(f"a gate judges one draw, the suite {attacks} is for many: give other --attacks")
     base = None if against is None else read_baseline(against)
     if base is None and max_drop is not None:
         raise ValueError("--max-drop needs --against, a finished evaluation to compare with")
@@ -84,9 +94,27 @@ def command(
         batch_size=job.batch_size,
         speed=job.speed,
     )
+    if checks and found.decision == "pass":
+        found = found.examined(looked(job))
     subject = {**job.subject(None), "budget": time, "against": None if against is None else str(against)}
     tell(found, subject, out)
     raise typer.Exit(CODES[found.decision])
+
+
+def looked(job: Job) -> tuple[Check, ...]:
+    """Every check of a model that would pass."""
+    from scaleproof.checks import IMAGES, examine
+    from scaleproof.models import load_model
+
+    return examine(
+        job.loaded.classifier,
+        job.dataset,
+        job.threat,
+        count=min(IMAGES, job.batch_size or IMAGES),
+        seed=job.seed,
+        surrogate=load_model("undefended").classifier.to(job.device),
+        invariant=any(attack.scale_invariant for attack in job.attacks),
+    )
 
 
 def seconds(text: str) -> float:
@@ -157,6 +185,8 @@ def sentences(found: Gate, radius: str) -> list[str]:
             f"{pairs.won} won, McNemar p = {pairs.p_value:.3g}."
         )
     said += [f"{finding.severity}: {finding.meaning}." for finding in found.findings]
+    bad = [check for check in found.checks or () if check.passed is False]
+    said += [f"check failed, {check.label}: {check.meaning} {check.advice}" for check in bad]
     return [*said, f"{found.decision.upper()}: {meaning(found)}"]
 
 
@@ -173,5 +203,7 @@ def meaning(found: Gate) -> str:
         )
     if found.decision == "fail":
         return f"wanted was {wanted}; these attacks show otherwise."
+    if any(check.passed is False for check in found.checks or ()):
+        return f"wanted was {wanted}; attacks do not show otherwise, but the number is not reliable: see the checks."
     more = "more images" if found.sample.complete else "a larger --budget or fewer attacks"
     return f"wanted was {wanted}; what was seen is too little to say. Give {more}."

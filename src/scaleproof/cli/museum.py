@@ -49,7 +49,12 @@ def command(
         raise ValueError(f"{out} exists: give another --out")
     place, images = checked_device(device), limited(load(data), limit)
     threat = Threat(eps=UNSET if eps is None else options.number(eps, "eps"))
-    net = load_model(model).classifier.to(place).net
+    classifier = load_model(model).classifier.to(place)
+    if classifier.mean is not None:
+        raise ValueError(
+            f"the museum is built around a network that takes images in [0, 1], {model} normalises them"
+        )
+    net = classifier.net
     exhibits = [(found, strength) for found in rooms for strength in found.strengths]
     visits = [
         visit(found, strength, net, images, threat, surrogate=Classifier(net), seed=seed)
@@ -72,7 +77,9 @@ def table(visits: list[Visit], count: int) -> Table:
 
     found = Table(title=f"Robust accuracy in %, n = {count}", title_justify="left")
     for name in ("room", "strength", "clean", "PGD says", "caught by", "with the key", "key"):
-        found.add_column(name, justify="left" if name in ("room", "caught by", "key") else "right")
+        found.add_column(
+            name, justify="left" if name in ("room", "caught by", "key") else "right", overflow="fold"
+        )
     for one in visits:
         verdict = one.caught_by if one.caught else f"{one.caught_by}: MISSED"
         cells = [

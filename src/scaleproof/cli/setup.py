@@ -18,6 +18,7 @@ from scaleproof.data import Dataset, load
 from scaleproof.evaluator import checked_batch_size
 from scaleproof.look import first_logits
 from scaleproof.models import Classifier, LoadedModel, load_model
+from scaleproof.models.backward import described
 from scaleproof.parallel import ALONE, Group, local_device
 from scaleproof.provenance import provenance
 from scaleproof.speed import Speed
@@ -195,6 +196,7 @@ def settings_of(
         "precision": request.precision,
         "compile": request.compile,
         "head": request.head,
+        **({"backward": described(classifier.stand_ins)} if classifier.stand_ins else {}),
         "allow_train_mode": request.allow_train_mode,
         "device": device.type,
     }

@@ -51,9 +51,20 @@ def command(
     console.print(shares_table(found))
     for table in [checks_table(found), *([flips_table(found)] if found.flips else [])]:
         console.print(table)
-    for remark in remarks(found):
+    for remark in [*remarks(found), *own_doubt(folder)]:
         console.print(remark, soft_wrap=True, markup=False, highlight=False)
     raise typer.Exit(0 if found.confirmed else 1)
+
+
+def own_doubt(folder: Path) -> list[str]:
+    """What the run's own checks said: a number can be counted right and still not be reliable."""
+    import json
+
+    document = json.loads((folder / "evaluation.json").read_text())
+    bad = [check["label"] for check in document.get("checks") or () if check["passed"] is False]
+    if bad:
+        return [f"UNRELIABLE by the run's own checks: {'; '.join(bad)}."]
+    return [] if document.get("checks") else ["The run's model was not examined."]
 
 
 def shares_table(found: Verification) -> Table:

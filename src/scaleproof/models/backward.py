@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from scaleproof.callables import name_of, source_digest
+
 StandIn = Callable[[Tensor], Tensor]
 
 
@@ -46,9 +48,14 @@ def preprocessing(net: nn.Module) -> list[str]:
     if not found:
         raise ValueError(
             "backward= was given one function, but the network does not begin with a part without parameters: "
-            "name the part, as in backward={'encode': identity}"
+            "name the part, as in backward={'encode': identity}; code inside forward() must become a module first"
         )
     return found
+
+
+def described(parts: Mapping[str, StandIn]) -> dict[str, list[str | None]]:
+    """Which functions stand in for which parts: gradients, and so verdicts, depend on them."""
+    return {name: [name_of(part), source_digest(part)] for name, part in sorted(parts.items())}
 
 
 @contextmanager
@@ -68,6 +75,10 @@ def replaced(name: str, stand_in: StandIn) -> Callable[[nn.Module, tuple[Any, ..
     def hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
         if not torch.is_grad_enabled():
             return None
+        if not inputs:
+            raise ValueError(
+                f"the part {name!r} is called with named inputs only: its stand-in needs a plain one"
+            )
         smooth = stand_in(inputs[0])
         if smooth.shape != output.shape:
             raise ValueError(

@@ -144,7 +144,11 @@ def plain(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, 
     stats = [name for name in tensors if is_normalisation(name, tensors[name])]
     others = [name for name in tensors if name not in stats]
     prefix = ""
-    while others and len({name[len(prefix) :].partition(".")[0] for name in others}) == 1:
+    while (
+        others
+        and all("." in name[len(prefix) :] for name in others)
+        and len({name[len(prefix) :].partition(".")[0] for name in others}) == 1
+    ):
         prefix += others[0][len(prefix) :].partition(".")[0] + "."
     found = {name.removeprefix(prefix) if name in others else name: value for name, value in tensors.items()}
     unused = [name for name in found if name.startswith(UNUSED)]

@@ -79,6 +79,12 @@ def is_path(spec: str) -> bool:
     return path.exists() or path.suffix == ".safetensors"
 
 
+def is_code(spec: str) -> bool:
+    """Whether a spec means a function of somebody's module."""
+    known = ("timm:", *(f"{name}:" for name in OTHERS))
+    return ":" in spec and not is_path(spec) and not spec.startswith(known)
+
+
 def nearest_spec(spec: str) -> str:
     """A suggestion among the demo and the models in this folder, empty where nothing comes near."""
     if "." in spec and (Path().joinpath(*spec.split(".")).with_suffix(".py")).is_file():

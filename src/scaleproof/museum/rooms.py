@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from scaleproof.models.backward import identity
-from scaleproof.models.classifier import Classifier
+from scaleproof.models.classifier import Classifier, device_of
 from scaleproof.museum import parts
 from scaleproof.museum.parts import Defended
 
@@ -72,7 +72,7 @@ def distilled(net: nn.Module, temperature: float) -> nn.Module:
                 parameter *= temperature
     images, _ = load("sample-train").select(np.arange(256))
     optimizer = torch.optim.SGD(student.parameters(), lr=1e-3)
-    for batch in torch.split(images, 64):
+    for batch in torch.split(images.to(device_of(net)), 64):
         soft = (teacher(batch).detach() / temperature).softmax(1)
         loss = -(soft * (student(batch) / temperature).log_softmax(1)).sum(1).mean()
         optimizer.zero_grad()

@@ -184,7 +184,7 @@ def normalise_kernel(
     if joins:
         value += tl.load(residual + offsets, inside).to(tl.float32)
     if relu:
-        value = tl.maximum(value, 0.0)
+        value = tl.where(value < 0.0, 0.0, value)  # what is not a number stays so
     tl.store(result + offsets, value.to(result.dtype.element_ty), inside)
 
 

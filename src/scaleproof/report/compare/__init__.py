@@ -20,6 +20,8 @@ def compare(folders: Sequence[Path], out: Path) -> tuple[Document, Table]:
     render = {".html": page, ".md": text}.get(out.suffix)
     if render is None:
         raise ValueError(f"--out must end in .html or .md, got {str(out)!r}: give it such a name")
+    if out.exists():
+        raise ValueError(f"{out} exists: give another --out")
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, render(entries, document).encode("utf-8"))
     return document, summary_table(entries)
