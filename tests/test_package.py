@@ -30,7 +30,7 @@ LAYERS = [
     {"analysis", "audit", "claims", "gallery", "museum", "provenance"},
     {"baseline", "verify"},
     {"gate"},
-    {"train", "export"},
+    {"train", "export", "paper"},
     {"report"},
     {"cli"},
 ]
