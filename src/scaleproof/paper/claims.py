@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
@@ -102,7 +102,7 @@ class Claim:
         how = self.column.attack or "none"
         return f"{self.row.model}/{how}/{self.column.restarts}/{self.column.metric}"
 
-    @property
+    @cached_property
     def fields(self) -> Mapping[str, object]:
         """What a selector sees: the ids of table, row and column, and what the last two hold."""
         row = {name: getattr(self.row, name) for name in OF_ROW}
