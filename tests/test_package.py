@@ -30,7 +30,7 @@ LAYERS = [
     {"analysis", "audit", "claims", "gallery", "museum", "provenance"},
     {"baseline", "verify"},
     {"gate"},
-    {"train", "export"},
+    {"train", "export", "paper"},
     {"report"},
     {"cli"},
 ]
@@ -82,6 +82,7 @@ def test_the_report_needs_no_torch() -> None:
     assert "torch" not in loaded_by("import scaleproof.report")
     assert "torch" not in loaded_by("import scaleproof.cli")
     assert "torch" not in loaded_by("import scaleproof.planning, scaleproof.statistics")
+    assert "torch" not in loaded_by("from scaleproof.paper import prose, experiments; prose(), experiments()")
 
 
 def test_every_public_name_is_there() -> None:

@@ -23,6 +23,8 @@ KINDS = {  # how a file is called, as a pattern -> its schema; the first that fi
     "benchmarks/memory-*.json": "benchmark-memory",
     "benchmarks/*.json": "benchmark-attacks",
     "model_info/*/*/*.json": "robustbench-info",
+    "paper/claims.json": "paper-claims",
+    "paper/prose.json": "paper-prose",
     "run.json": "run",
     "unfinished.json": "unfinished",
     "evaluation.json": "evaluation",
@@ -97,6 +99,10 @@ def test_every_schema_has_a_file_here() -> None:
 def test_published_results(folder: Path) -> None:
     met = check(folder)
     assert met or not list(folder.rglob("*.json*"))
+
+
+def test_the_paper_as_data() -> None:
+    assert check(ROOT / "src" / "scaleproof" / "paper") == {"paper-claims", "paper-prose"}
 
 
 def scaleproof(*words: object) -> None:

@@ -1,0 +1,125 @@
+"""Settings: the training or the published model that each row of the paper's tables means, in the names used here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from scaleproof.paper.claims import Claim, Row, claims
+
+EPS = "8/255"
+STEPS = 20  # of the attacks that evaluate; their step is eps / STEPS_TO_EDGE
+INNER_STEPS = 10  # of the attack that trains
+STEPS_TO_EDGE = 4
+BATCH_SIZE = 128
+TERM_WEIGHTS = {"trades": 6.0, "alp": 3.0, "mart": 6.0}  # lambda
+SINGLE_STEP = ("free", "gat", "rfgsm", "gradalign")
+STATED = "paper-literal"  # the recipe that the paper's text gives for every defense
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """What the paper's text says about training a network of one kind."""
+
+    rate: float
+    momentum: float
+    weight_decay: float
+    epochs: int
+    decays: tuple[int, ...]
+
+
+SCHEDULES = {
+    "resnet18": Schedule(rate=0.01, momentum=0.9, weight_decay=5e-4, epochs=120, decays=(75, 90, 100)),
+    "preact-resnet18": Schedule(rate=0.01, momentum=0.9, weight_decay=5e-4, epochs=120, decays=(75, 90, 100)),
+    "wrn-34-10": Schedule(rate=0.1, momentum=0.9, weight_decay=7e-4, epochs=90, decays=(75,)),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One model of the paper, all that it takes to get it, and the numbers that it settles."""
+
+    model: str
+    dataset: str
+    architecture: str
+    defense: str
+    mechanism: str
+    scale: float | None
+    margin: float | None
+    beta: float | None
+    recipe: str | None  # the reading to start from; STATED is the text's own
+    published: str | None  # under which name RobustBench has it
+    claims: tuple[Claim, ...]
+
+    @property
+    def trained(self) -> bool:
+        return self.recipe is not None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(claim.table.id for claim in self.claims))
+
+    @property
+    def attacks(self) -> tuple[tuple[str, int], ...]:
+        """Which attacks and suites to run, each with the most restarts that a number asks for."""
+        wanted: dict[str, int] = {}
+        for claim in self.claims:
+            if claim.column.attack is not None:
+                most = wanted.get(claim.column.attack, 0)
+                wanted[claim.column.attack] = max(most, claim.column.restarts)
+        return tuple(wanted.items())
+
+    def command(self, recipe: str | None = None) -> tuple[str, ...]:
+        """The words after `scaleproof` that train it, by the reading or by another recipe."""
+        if not self.trained:
+            raise ValueError(f"{self.model} is a model that others published: it is not trained here")
+        words = ["train", self.defense, "--model", self.architecture, "--data", self.dataset]
+        words += ["--recipe", recipe or str(self.recipe)]
+        if self.mechanism == "he":
+            words.append("--he")
+        if self.mechanism == "si":
+            words += ["--si", "--scale", f"{self.scale:g}", "--margin", f"{self.margin:g}"]
+            words += ["--beta", f"{self.beta:g}"]
+        return tuple(words)
+
+    @property
+    def weights(self) -> str | None:
+        """The model's name for `scaleproof evaluate`, where RobustBench has it."""
+        return None if self.published is None else f"robustbench:{self.published}"
+
+
+@cache
+def experiments(table: str | None = None) -> tuple[Experiment, ...]:
+    """Every model once, in the order in which the tables first name it; or those of one table."""
+    wanted = {claim.row.model for claim in claims(table)}
+    groups: dict[str, list[Claim]] = {}
+    for claim in claims():
+        if claim.row.model in wanted:
+            groups.setdefault(claim.row.model, []).append(claim)
+    return tuple(experiment_of(tuple(found)) for found in groups.values())
+
+
+def experiment_of(found: tuple[Claim, ...]) -> Experiment:
+    row = found[0].row
+    return Experiment(
+        model=row.model,
+        dataset=row.dataset,
+        architecture=row.architecture,
+        defense=row.defense,
+        mechanism=row.mechanism,
+        scale=row.scale,
+        margin=row.margin,
+        beta=row.beta,
+        recipe=reading(row) if row.trained else None,
+        published=row.published,
+        claims=found,
+    )
+
+
+def reading(row: Row) -> str:
+    """The recipe to start from: the text's own where it is that of the methods it cites, else theirs."""
+    if row.defense in SINGLE_STEP:
+        return "original"
+    if row.dataset == "svhn":
+        return "svhn"
+    return STATED if row.architecture.startswith("wrn") else "pang"
