@@ -234,6 +234,9 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
         env=environment,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        ),  # a background job ignores it
     )
     while not list(tmp_path.glob("run/units/00*.npz")):
         assert process.poll() is None
