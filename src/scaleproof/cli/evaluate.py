@@ -119,24 +119,8 @@ def run(
 
 def examined(job: Job, evaluation: Evaluation) -> Evaluation:
     """The evaluation with every check of its model."""
-    from rich.console import Console
-
-    from scaleproof.checks import IMAGES, examine
-    from scaleproof.models import load_model
-
-    surrogate = load_model("undefended").classifier.to(job.device)
-    with Console(stderr=True).status("Examining the model: is the number real?"):
-        checks = examine(
-            job.loaded.classifier,
-            job.dataset,
-            job.threat,
-            count=min(IMAGES, job.batch_size or IMAGES),
-            seed=job.seed,
-            draws=evaluation.draws,
-            surrogate=surrogate,
-            invariant=any(result.scale_invariant for result in evaluation.attacks),
-        )
-    return replace(evaluation, checks=checks)
+    invariant = any(result.scale_invariant for result in evaluation.attacks)
+    return replace(evaluation, checks=job.examined(draws=evaluation.draws, invariant=invariant))
 
 
 def named(subject: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:

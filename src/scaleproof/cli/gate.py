@@ -11,8 +11,6 @@ from scaleproof.cli import options
 
 if TYPE_CHECKING:
     from scaleproof.baseline import Baseline
-    from scaleproof.cli.setup import Job
-    from scaleproof.diagnosis import Check
     from scaleproof.gate import Gate
 
 CODES = {"pass": 0, "fail": 1, "undecided": 3}  # 2 is a mistake in the command
@@ -20,49 +18,59 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 USUAL = {"attacks": "pgd-pm,pgd-std", "steps": 20, "restarts": 1, "norm": "linf", "eps": None}
 
 
+MinRobust = Annotated[
+    float | None,
+    typer.Option(help="Least robust accuracy of these images, in percent.", show_default=False),
+]
+Against = Annotated[
+    Path | None,
+    typer.Option(help="A finished evaluation of the same images to compare with.", show_default=False),
+]
+MaxDrop = Annotated[
+    float | None,
+    typer.Option(help="Largest drop below --against, in points; 0 by default.", show_default=False),
+]
+Budget = Annotated[str, typer.Option(help="Time for the attacks: 90s, 5m, 1h.")]
+Attacks = Annotated[
+    str | None,
+    typer.Option(
+        help="Suites or attacks, as in evaluate; those of --against by default, else pgd-pm,pgd-std.",
+        show_default=False,
+    ),
+]
+Steps = Annotated[int | None, typer.Option(help="As in evaluate.", show_default=False)]
+Restarts = Annotated[int | None, typer.Option(help="As in evaluate.", show_default=False)]
+Norm = Annotated[str | None, typer.Option(help="linf or l2.", show_default=False)]
+Checks = Annotated[
+    bool, typer.Option(help="Examine a model that would pass: where a check fails it is undecided.")
+]
+Out = Annotated[Path | None, typer.Option(help="Write the result as JSON to this file.", show_default=False)]
+
+
 def command(
     model: options.Model,
-    min_robust: Annotated[
-        float | None,
-        typer.Option(help="Least robust accuracy of these images, in percent.", show_default=False),
-    ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(help="A finished evaluation of the same images to compare with.", show_default=False),
-    ] = None,
-    max_drop: Annotated[
-        float | None,
-        typer.Option(help="Largest drop below --against, in points; 0 by default.", show_default=False),
-    ] = None,
-    budget: Annotated[str, typer.Option(help="Time for the attacks: 90s, 5m, 1h.")] = "5m",
+    min_robust: MinRobust = None,
+    against: Against = None,
+    max_drop: MaxDrop = None,
+    budget: Budget = "5m",
     data: options.Data = "sample",
     data_folder: options.DataFolder = None,
     split: options.Split = "test",
     limit: options.Limit = None,
     arch: options.Arch = None,
     head: options.Head = None,
-    attacks: Annotated[
-        str | None,
-        typer.Option(
-            help="Suites or attacks, as in evaluate; those of --against by default, else pgd-pm,pgd-std.",
-            show_default=False,
-        ),
-    ] = None,
-    steps: Annotated[int | None, typer.Option(help="As in evaluate.", show_default=False)] = None,
-    restarts: Annotated[int | None, typer.Option(help="As in evaluate.", show_default=False)] = None,
-    norm: Annotated[str | None, typer.Option(help="linf or l2.", show_default=False)] = None,
+    attacks: Attacks = None,
+    steps: Steps = None,
+    restarts: Restarts = None,
+    norm: Norm = None,
     eps: options.Eps = None,
     step_size: options.StepSize = None,
-    checks: Annotated[
-        bool, typer.Option(help="Examine a model that would pass: where a check fails it is undecided.")
-    ] = True,
+    checks: Checks = True,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
-    out: Annotated[
-        Path | None, typer.Option(help="Write the result as JSON to this file.", show_default=False)
-    ] = None,
+    out: Out = None,
 ) -> None:
     """Exit with 0 when a model passes, 1 when it fails, 3 when too little was seen to say."""
     words = {**locals(), "compile": False, "allow_train_mode": False}
@@ -95,26 +103,11 @@ def command(
         speed=job.speed,
     )
     if checks and found.decision == "pass":
-        found = found.examined(looked(job))
+        invariant = any(attack.scale_invariant for attack in job.attacks)
+        found = found.examined(job.examined(invariant=invariant))
     subject = {**job.subject(None), "budget": time, "against": None if against is None else str(against)}
     tell(found, subject, out)
     raise typer.Exit(CODES[found.decision])
-
-
-def looked(job: Job) -> tuple[Check, ...]:
-    """Every check of a model that would pass."""
-    from scaleproof.checks import IMAGES, examine
-    from scaleproof.models import load_model
-
-    return examine(
-        job.loaded.classifier,
-        job.dataset,
-        job.threat,
-        count=min(IMAGES, job.batch_size or IMAGES),
-        seed=job.seed,
-        surrogate=load_model("undefended").classifier.to(job.device),
-        invariant=any(attack.scale_invariant for attack in job.attacks),
-    )
 
 
 def seconds(text: str) -> float:

@@ -11,8 +11,9 @@ from scaleproof.cli import options
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from torch import nn
 
-    from scaleproof.museum import Visit
+    from scaleproof.museum import Room, Visit
 
 
 def command(
@@ -37,8 +38,8 @@ def command(
 
     from scaleproof.cli.setup import checked_device, limited
     from scaleproof.data import load
-    from scaleproof.models import Classifier, load_model
-    from scaleproof.museum import HELD_BACK, ROOMS, visit
+    from scaleproof.models import Classifier
+    from scaleproof.museum import ROOMS, visit
     from scaleproof.museum import room as named
     from scaleproof.provenance import provenance
     from scaleproof.store import write_json
@@ -49,12 +50,7 @@ def command(
         raise ValueError(f"{out} exists: give another --out")
     place, images = checked_device(device), limited(load(data), limit)
     threat = Threat(eps=UNSET if eps is None else options.number(eps, "eps"))
-    classifier = load_model(model).classifier.to(place)
-    if classifier.mean is not None:
-        raise ValueError(
-            f"the museum is built around a network that takes images in [0, 1], {model} normalises them"
-        )
-    net = classifier.net
+    net = bare_network(model).to(place)
     exhibits = [(found, strength) for found in rooms for strength in found.strengths]
     visits = [
         visit(found, strength, net, images, threat, surrogate=Classifier(net), seed=seed)
@@ -62,14 +58,31 @@ def command(
     ]
     Console().print(table(visits, len(images)))
     if out is not None:
-        document = {
-            "schema": "scaleproof.museum/1",
-            "model": model,
-            "count": len(images),
-            "seed": seed,
-            "rooms": [{"name": found.name, "held_back": found in HELD_BACK} for found in rooms],
-        }
-        write_json(out, {**document, **provenance(place), "visits": [one.as_json() for one in visits]})
+        facts = {"model": model, "count": len(images), "seed": seed, **provenance(place)}
+        write_json(out, {**record(rooms, visits), **facts})
+
+
+def bare_network(model: str) -> nn.Module:
+    """The network that a spec names, where nothing stands between it and the images."""
+    from scaleproof.models import load_model
+
+    classifier = load_model(model).classifier
+    if classifier.mean is not None:
+        raise ValueError(
+            f"the museum is built around a network that takes images in [0, 1], {model} normalises them"
+        )
+    return classifier.net
+
+
+def record(rooms: list[Room], visits: list[Visit]) -> dict[str, object]:
+    """What was seen, as the JSON keeps it."""
+    from scaleproof.museum import HELD_BACK
+
+    return {
+        "schema": "scaleproof.museum/1",
+        "rooms": [{"name": found.name, "held_back": found in HELD_BACK} for found in rooms],
+        "visits": [one.as_json() for one in visits],
+    }
 
 
 def table(visits: list[Visit], count: int) -> Table:

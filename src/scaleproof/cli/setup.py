@@ -13,6 +13,7 @@ import typer
 
 from scaleproof import __version__
 from scaleproof.attacks import Attack, suite
+from scaleproof.checks import IMAGES, Check, examine
 from scaleproof.cli.options import number
 from scaleproof.data import Dataset, load
 from scaleproof.evaluator import checked_batch_size
@@ -61,6 +62,23 @@ class Job:
         if is_finished(self.folder):
             typer.echo(f"{self.folder} holds this run already.")
         return is_finished(self.folder)
+
+    def examined(self, *, draws: int = 1, invariant: bool) -> tuple[Check, ...]:
+        """Every check of the model, under a sign that says what takes the time."""
+        from rich.console import Console
+
+        surrogate = load_model("undefended").classifier.to(self.device)
+        with Console(stderr=True).status("Examining the model: is the number real?"):
+            return examine(
+                self.loaded.classifier,
+                self.dataset,
+                self.threat,
+                count=min(IMAGES, self.batch_size or IMAGES),
+                seed=self.seed,
+                draws=draws,
+                surrogate=surrogate,
+                invariant=invariant,
+            )
 
     def run_json(self, seconds: float) -> dict[str, object]:
         return {
