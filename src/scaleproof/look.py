@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.sampled import whole
@@ -26,6 +27,7 @@ from scaleproof.speed import PLAIN
 from scaleproof.store import settings_digest
 
 FIRST_LOOK = 8
+ASKED_AGAIN = 4  # one more answer alone could by chance be the first again
 
 
 def first_look(oracle: Oracle, images: Images, features: bool) -> list[list[float]]:
@@ -50,12 +52,13 @@ def first_look(oracle: Oracle, images: Images, features: bool) -> list[list[floa
 
 
 def randomness(oracle: Oracle, images: Images) -> tuple[Finding, ...]:
-    """A finding where the same images get other logits the second time: verdicts then depend on chance."""
+    """A finding where the same images get other logits when asked again: verdicts then depend on chance."""
     x, _ = images.select(np.arange(min(FIRST_LOOK, len(images)), dtype=np.int64))
     x = x.detach().to(oracle.device)
-    first, second = oracle.judge(x), oracle.judge(x)
-    if bool((first == second).all()):
-        return ()
+    with oracle.chance("randomness"):
+        first = oracle.judge(x)
+        if all(torch.equal(first, oracle.judge(x)) for _ in range(ASKED_AGAIN)):
+            return ()
     if oracle.draws > 1:
         meaning = f"the model is randomised: gradients and verdicts are over {oracle.draws} draws"
         return (Finding(name="randomised", severity="note", meaning=meaning),)
