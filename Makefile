@@ -17,7 +17,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready
-	$(PIP) --editable '.[dev,zoo,svhn]'
+	$(PIP) --editable '.[dev,zoo,svhn,cluster]'
 	touch $@
 
 demo: setup

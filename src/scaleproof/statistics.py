@@ -24,6 +24,30 @@ def two_sided_z(confidence: float) -> float:
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
+def student_t(degrees: int, confidence: float = 0.95) -> float:
+    """How many standard errors a two-sided interval reaches, where the deviation is estimated (Student 1908)."""
+    if degrees < 1 or not 0 < confidence < 1:
+        raise ValueError(f"degrees must be >= 1 and confidence between 0 and 1, got {degrees}, {confidence}")
+    low, high = 0.0, 1.0
+    while student_share(high, degrees) < confidence:
+        high *= 2
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_share(middle, degrees) < confidence else (low, middle)
+    return high
+
+
+def student_share(reach: float, degrees: int) -> float:
+    """P(|T| <= reach), by the finite sums for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    angle = math.atan(reach / math.sqrt(degrees))
+    square, odd = math.cos(angle) ** 2, degrees % 2
+    term, total = (math.cos(angle) if odd else 1.0), 0.0
+    for k in range((degrees - 1) // 2 if odd else degrees // 2):
+        total += term
+        term *= square * (2 * k + 2) / (2 * k + 3) if odd else square * (2 * k + 1) / (2 * k + 2)
+    return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+
+
 def wilson(successes: int, count: int, z: float = Z95) -> tuple[float, float]:
     """Wilson's score interval for a share (Wilson 1927); the whole of [0, 1] for an empty sample."""
     if count == 0:

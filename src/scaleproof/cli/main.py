@@ -11,7 +11,20 @@ from typing import Annotated
 import typer
 
 from scaleproof import __version__
-from scaleproof.cli import analyse, compare, data, evaluate, export, gate, museum, plan, sweep, train, verify
+from scaleproof.cli import (
+    analyse,
+    compare,
+    data,
+    evaluate,
+    export,
+    gate,
+    museum,
+    plan,
+    reproduce,
+    sweep,
+    train,
+    verify,
+)
 
 app = typer.Typer(
     help="Measure adversarial robustness honestly, and train for it.",
@@ -31,6 +44,7 @@ app.command("museum")(museum.command)
 app.command("verify")(verify.command)
 app.command("gate")(gate.command)
 app.command("plan")(plan.command)
+app.command("reproduce")(reproduce.command)
 
 
 @app.command("report")

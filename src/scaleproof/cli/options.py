@@ -82,3 +82,11 @@ def number(text: str, field: str) -> float:
         raise ValueError(
             f"{field} must be a number such as 0.031 or a fraction such as 8/255, got {text!r}"
         ) from None
+
+
+def whole_numbers(text: str, field: str) -> tuple[int, ...]:
+    """Whole numbers with commas between."""
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise ValueError(f"--{field} must be whole numbers with commas between, got {text!r}") from None

@@ -189,15 +189,10 @@ class TrainRequest:
     def seed_list(self) -> list[int]:
         if self.seeds is not None and self.seed != 0:
             raise ValueError("--seed and --seeds are two ways to say one thing: give one of them")
-        try:
-            found = [self.seed] if self.seeds is None else [int(word) for word in self.seeds.split(",")]
-        except ValueError:
-            raise ValueError(
-                f"--seeds must be whole numbers with commas between, got {self.seeds!r}"
-            ) from None
+        found = [self.seed] if self.seeds is None else options.whole_numbers(self.seeds, "seeds")
         if len(set(found)) != len(found):
             raise ValueError(f"--seeds must differ, got {self.seeds!r}")
-        return found
+        return list(found)
 
     def defense(self, base: Defense) -> Defense:
         from scaleproof.defenses import BatchNormPolicy, hypersphere, scale_invariant
@@ -231,7 +226,7 @@ class TrainRequest:
         if self.epochs is not None:
             config = config.lasting(self.epochs)  # refuses what is no number of epochs
         if self.decays is not None:
-            config = replace(config, schedule=Steps(whole_numbers(self.decays)))
+            config = replace(config, schedule=Steps(options.whole_numbers(self.decays, "decays")))
         given = {
             "rate": self.rate,
             "weight_decay": self.weight_decay,
@@ -250,10 +245,3 @@ def fitted(config: TrainConfig, count: int) -> TrainConfig:
 
     check_batch(config.batch_size, count - checked_validation(config, count))
     return config
-
-
-def whole_numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError:
-        raise ValueError(f"--decays must be whole numbers with commas between, got {text!r}") from None

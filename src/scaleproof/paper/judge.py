@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
 
 from scaleproof.paper.claims import claims
 from scaleproof.paper.prose import Item, ProseClaim
+from scaleproof.statistics import student_t
 
 HOLDS, FAILS, UNCLEAR, MISSING = "holds", "does not hold", "inconclusive", "not measured"
+SEEDS = 3  # fewer settle nothing
 DIGITS = 9  # beyond which a difference of printed numbers is the noise of floating point
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A value in the unit of the paper, and half the width of its interval."""
+    """A value in the unit of the paper, with half the width of its interval or with the values of its seeds.
+
+    `full` is False where a training was shorter than it should be: such a value points somewhere and settles nothing.
+    """
 
     value: float
     error: float = 0.0
+    seeds: Mapping[int, float] = field(default_factory=dict)
+    full: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +83,40 @@ def compared(claim: ProseClaim, left: Item, right: Item, measured: Mapping[str, 
     one, other = value_of(left, measured), value_of(right, measured)
     if one is None or other is None:
         return Comparison(left=left.key, right=right.key, verdict=MISSING)
-    error = math.hypot(one.error, other.error)
-    surplus = room(claim, one.value - other.value)
+    difference, error = distance(one, other)
+    surplus = room(claim, difference)
+    if error is None:
+        return Comparison(left=left.key, right=right.key, verdict=UNCLEAR, surplus=surplus)
     if surplus > error or (claim.kind == "equal" and surplus == error == 0):
         verdict = HOLDS
     else:
         verdict = FAILS if surplus <= -error else UNCLEAR
     return Comparison(left=left.key, right=right.key, verdict=verdict, surplus=surplus, error=error)
+
+
+def distance(one: Measured, other: Measured) -> tuple[float, float | None]:
+    """The difference of two measurements and its error: over pairs of runs with one seed, where both have seeds.
+
+    The error is None where too few runs, or runs cut short, are behind it.
+    """
+    if not one.seeds and not other.seeds:
+        enough = one.full and other.full
+        return one.value - other.value, math.hypot(one.error, other.error) if enough else None
+    pairs = [
+        one.seeds.get(seed, one.value) - other.seeds.get(seed, other.value) for seed in shared(one, other)
+    ]
+    if not pairs:
+        return one.value - other.value, None
+    if len(pairs) < SEEDS or not (one.full and other.full):
+        return fmean(pairs), None
+    return fmean(pairs), student_t(len(pairs) - 1) * stdev(pairs) / math.sqrt(len(pairs))
+
+
+def shared(one: Measured, other: Measured) -> list[int]:
+    """The seeds that both sides have; a constant goes with every seed."""
+    if not one.seeds or not other.seeds:
+        return sorted({*one.seeds, *other.seeds})
+    return sorted({*one.seeds} & {*other.seeds})
 
 
 def room(claim: ProseClaim, difference: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from scaleproof.paper.claims import Claim, Row, claims
@@ -97,6 +97,20 @@ def experiments(table: str | None = None) -> tuple[Experiment, ...]:
         if claim.row.model in wanted:
             groups.setdefault(claim.row.model, []).append(claim)
     return tuple(experiment_of(tuple(found)) for found in groups.values())
+
+
+# Models of our own that stand beside those which others published, where the checkpoints are not at hand.
+OWN = {"attacks": ("cifar10/resnet18/at", "cifar10/resnet18/trades", "cifar10/resnet18/mart")}
+
+
+@cache
+def own_models(table: str) -> tuple[Experiment, ...]:
+    """Trainings that no row of a table names but that its sentences can be held against; a ResNet-50 among them."""
+    if table not in OWN:
+        return ()
+    found = tuple(experiment for experiment in experiments() if experiment.model in OWN[table])
+    wide = replace(found[0], model="cifar10/resnet50/at", architecture="resnet50", defense="at", claims=())
+    return (*found, wide)
 
 
 def experiment_of(found: tuple[Claim, ...]) -> Experiment:

@@ -1,0 +1,206 @@
+"""`scaleproof reproduce`: the paper's tables, trained, attacked and held against what it prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scaleproof.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from scaleproof.paper.reproduction import Reproduction
+    from scaleproof.paper.runner import Failure
+    from scaleproof.paper.scales import Scale
+    from scaleproof.paper.steps import Chain
+    from scaleproof.paper.targets import Wanted
+
+RESULT, PAGE = "reproduction.json", "reproduction.md"
+
+
+def command(
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="table-multi-step, table-single-step, ..., or all: see --list.")
+    ] = None,
+    show_list: Annotated[
+        bool, typer.Option("--list", help="Show every table: claims, measured and missing.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    scale: Annotated[str, typer.Option(help="full, or small: a smoke test on a CPU in minutes.")] = "full",
+    models: Annotated[
+        str, typer.Option(help="Of the tables, only models like this: 'cifar10/resnet18/*'.")
+    ] = "*",
+    seeds: Annotated[str, typer.Option(help="Seeds, with commas between.")] = "0",
+    epochs: Annotated[
+        int | None, typer.Option(help="In place of each recipe's own; such numbers are marked.")
+    ] = None,
+    recipe: Annotated[str | None, typer.Option(help="In place of the reading's recipe.")] = None,
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option(help="A folder with published models, DATASET/THREAT/NAME.pt.", show_default=False),
+    ] = None,
+    data_folder: options.DataFolder = None,
+    device: options.Device = "auto",
+    jobs: Annotated[int, typer.Option(help="Models side by side on this machine.")] = 1,
+    ray: Annotated[bool, typer.Option("--ray", help="Spread the models over a Ray cluster.")] = False,
+    ray_address: Annotated[
+        str | None, typer.Option(help="Of the cluster; else one that runs here, or a new one.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Root of all run folders; runs/paper by default.", show_default=False)
+    ] = None,
+) -> None:
+    """Train what is missing, attack what is missing, and print measured beside claimed; run it again to go on."""
+    from rich.console import Console
+
+    from scaleproof.paper.scales import scale as chosen_scale
+    from scaleproof.paper.steps import Place
+    from scaleproof.paper.targets import ALL, wanted
+
+    size = chosen_scale(scale)
+    root = out or Path("runs") / ("paper" if size.architecture is None else f"paper-{size.name}")
+    if not targets and not show_list:
+        raise ValueError("say what to reproduce: table-multi-step, ..., or all; --list shows everything")
+    place = Place(
+        root=root,
+        data_folder=data_folder,
+        checkpoints=checkpoints,
+        device=device,
+        epochs=epochs,
+        recipe=recipe,
+    )
+    choice, console = wanted(targets or [ALL], models), Console()
+    if show_list:
+        show_tables(console, choice, size, root)
+        return
+    chains = choice.chains(size, place, options.whole_numbers(seeds, "seeds"))
+    show_plan(console, chains, size)
+    if dry_run:
+        return
+    check_weights(chains)
+    failures = run(
+        chains, jobs=jobs, ray=ray, ray_address=ray_address, after=lambda: write(choice, size, root)
+    )
+    show_results(console, write(choice, size, root), root)
+    if failures:
+        raise SystemExit(told(console, failures))
+
+
+def run(
+    chains: Sequence[Chain], *, jobs: int, ray: bool, ray_address: str | None, after: object
+) -> list[Failure]:
+    """All chains with something left, here or on a cluster."""
+    from scaleproof.paper.cluster import run_on_ray
+    from scaleproof.paper.runner import Runner
+
+    left = [chain for chain in chains if chain.missing]
+
+    def ended(chain: Chain) -> None:
+        after()  # type: ignore[operator]
+
+    if ray or ray_address is not None:
+        return run_on_ray(left, address=ray_address, tell=typer.echo, after=ended)
+    return Runner(jobs=jobs, tell=typer.echo).run(left, ended)
+
+
+def check_weights(chains: Sequence[Chain]) -> None:
+    """A network whose folder holds its results but no weights cannot be attacked again."""
+    lost = [chain for chain in chains if chain.lost_weights]
+    if lost:
+        raise ValueError(
+            f"{lost[0].folder / 'train'} holds a finished training without its weights, and "
+            f"{lost[0].missing[0].kind} is left to do: put model.safetensors there, or give another --out"
+        )
+
+
+def read_results(choice: Wanted, size: Scale, root: Path) -> Reproduction:
+    from scaleproof.paper.claims import claims
+    from scaleproof.paper.measured import measurements
+    from scaleproof.paper.reproduction import reproduction
+
+    variant = None if size.architecture is None else size.name
+    found = measurements(root, choice.experiments(), variant)
+    return reproduction(choice.tables, claims(), found, scale=size.name)
+
+
+def write(choice: Wanted, size: Scale, root: Path) -> Reproduction:
+    """What the folders say now, as JSON and as a page."""
+    from scaleproof.files import write_atomically
+    from scaleproof.paper.page import page
+    from scaleproof.store import write_json
+
+    found = read_results(choice, size, root)
+    write_json(root / RESULT, found.as_json(root))
+    title = "# The paper, measured\n\n" + (
+        "" if size.architecture is None else f"{size.words.capitalize()}.\n\n"
+    )
+    write_atomically(root / PAGE, (title + page(found)).encode())
+    return found
+
+
+def show_tables(console: Console, choice: Wanted, size: Scale, root: Path) -> None:
+    """Every table: how many models, claims, measured numbers, and what is missing."""
+    from rich.table import Table as Grid
+
+    found = read_results(choice, size, root)
+    grid = Grid(title=f"What there is to reproduce, and what is in {root}", title_justify="left")
+    for name in ("name", "models", "numbers", "measured", "missing", "what"):
+        grid.add_column(name, justify="left" if name in ("name", "what") else "right")
+    for table in choice.tables:
+        outcomes = found.of(table)
+        measured = sum(bool(outcome.runs) for outcome in outcomes)
+        models = len({outcome.claim.row.model for outcome in outcomes})
+        numbers = [str(value) for value in (models, len(outcomes), measured, len(outcomes) - measured)]
+        grid.add_row(f"table-{table.id}", *numbers, table.title)
+    console.print(grid)
+
+
+def show_plan(console: Console, chains: Sequence[Chain], size: Scale) -> None:
+    """Every chain with its steps, done or not, and the minutes that the rest takes on one H200."""
+    from rich.table import Table as Grid
+
+    from scaleproof.paper.estimate import minutes, total_minutes
+
+    grid = Grid(title=f"Plan: {len(chains)} models, {size.words}", title_justify="left")
+    for name in ("model", "variant", "seed", "steps", "H200 minutes"):
+        grid.add_column(name, justify="right" if name == "H200 minutes" else "left", overflow="fold")
+    for chain in chains:
+        steps = ", ".join(f"{step.kind} ({step.state})" for step in chain.steps)
+        left = sum(minutes(step, chain) for step in chain.steps)
+        grid.add_row(
+            chain.experiment.model,
+            chain.variant,
+            str(chain.seed),
+            steps or "no checkpoint: give --checkpoints",
+            f"{left:.0f}" if left else "",
+        )
+    console.print(grid)
+    total = total_minutes(chains)
+    if total:
+        console.print(f"About {total:.0f} minutes on one H200, one after the other.")
+
+
+def show_results(console: Console, found: Reproduction, root: Path) -> None:
+    from rich.markdown import Markdown
+
+    from scaleproof.paper.page import LEGEND, table_part
+
+    for table in found.tables:
+        console.print(Markdown(table_part(table, found.of(table))))
+    console.print(LEGEND)
+    console.print(f"Everything, with the sentences of the paper: {root / PAGE} and {root / RESULT}")
+
+
+def told(console: Console, failures: Sequence[Failure]) -> int:
+    """Name what failed, with the end of what it printed."""
+    for failure in failures:
+        console.print(f"failed: {failure.step.folder} (exit code {failure.code})", style="bold red")
+        if failure.words:
+            console.print(failure.words, markup=False, highlight=False)
+        console.print("by hand: scaleproof " + " ".join(failure.step.command), markup=False, highlight=False)
+    return 1

@@ -1,0 +1,78 @@
+"""The runner on a Ray cluster: one chain a task, one GPU each, on folders that every machine sees."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
+from runpy import run_module
+from typing import Any
+
+from scaleproof.paper.runner import Failure, Tell, held, last_lines, log_of, run_steps
+from scaleproof.paper.steps import Chain, Step
+
+RETRIES = 5  # of a chain whose worker died; what was done stays done
+
+
+def run_on_ray(
+    chains: Sequence[Chain],
+    *,
+    address: str | None,
+    tell: Tell,
+    after: Callable[[Chain], None] = lambda chain: None,
+) -> list[Failure]:
+    """Every chain once, spread over the cluster at an address (None: one that is running, or a new one here)."""
+    try:
+        ray: Any = import_module("ray")  # its types are of no use here
+    except ImportError:
+        raise ValueError("--ray needs Ray: pip install 'scaleproof[cluster]'") from None
+    started = not ray.is_initialized()
+    if started:
+        ray.init(address=address, log_to_driver=False, logging_level="warning")
+    try:
+        gpus = 1 if ray.cluster_resources().get("GPU", 0) else 0
+        # A worker serves one chain and goes: the next one finds the memory of its GPU empty.
+        task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES, max_calls=1)(work)
+        pending = {task.remote(chain): chain for chain in chains}
+        tell(f"{len(pending)} chains on {int(ray.cluster_resources().get('CPU', 0))} workers")
+        failures: list[Failure] = []
+        while pending:
+            (done, *_), _ = ray.wait(list(pending), num_returns=1)
+            chain = pending.pop(done)
+            failures += ray.get(done)
+            tell(f"ended: {chain.folder}")
+            after(chain)
+        return failures
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def work(chain: Chain) -> list[Failure]:
+    """A chain inside a worker: a killed worker leaves nothing running behind, and the next one resumes."""
+    with held(chain.folder, silent):
+        return run_steps(chain.steps, execute, silent)
+
+
+def execute(step: Step) -> tuple[int, str]:
+    """One command in this process, as `python -m scaleproof` runs it, printing into its file."""
+    words, log = sys.argv, log_of(step)
+    with log.open("a", encoding="utf-8") as stream, redirect_stdout(stream), redirect_stderr(stream):
+        sys.argv = ["scaleproof", *step.command]
+        try:
+            run_module("scaleproof", run_name="__main__")
+            code: object = 0
+        except SystemExit as end:
+            code = end.code
+        except Exception:
+            traceback.print_exc()
+            code = 1
+        finally:
+            sys.argv = words
+    return (code if isinstance(code, int) else 0 if code is None else 1), last_lines(log)
+
+
+def silent(words: str) -> None:
+    """Nobody listens inside a worker."""

@@ -1,0 +1,58 @@
+"""How long steps take on one H200, roughly: what a plan shows before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from scaleproof.paper.settings import BATCH_SIZE
+from scaleproof.paper.steps import ATTACK, DONE, RAYS, SPSA, STANDARD, TRAIN, Chain, Step
+
+REFERENCE = "resnet18"
+IMAGES = {"cifar10": 50_000, "cifar100": 50_000, "svhn": 73_257}
+TEST_IMAGES = {"cifar10": 10_000, "cifar100": 10_000, "svhn": 26_032}
+# Milliseconds of one step of 128 images of 32 x 32 with a ResNet-18 in bf16, as docs/results has them.
+STEP = {"at": 13.5, "trades": 17.0, "alp": 16.5, "mart": 16.6, "free": 24.0, "gat": 7.2, "rfgsm": 4.6}
+STEP |= {"gradalign": 12.8}
+MOST = max(STEP.values())
+# Seconds for 1000 images of the same network, likewise; the last two are guesses from the number of queries.
+MEASURED = {ATTACK: 2.5, STANDARD: 24.0, SPSA: 900.0, RAYS: 90.0}
+
+
+@cache
+def size(architecture: str) -> float:
+    """Multiplications of one forward pass, with those of a ResNet-18 as the unit."""
+    return operations(architecture) / operations(REFERENCE)
+
+
+@cache
+def operations(architecture: str) -> int:
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from scaleproof.models import build
+
+    with torch.device("meta"):
+        net = build(architecture, 10).eval()
+        image = torch.zeros(1, 3, 32, 32)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        net(image)
+    return int(counter.get_total_flops())
+
+
+def minutes(step: Step, chain: Chain) -> float:
+    """Of one step that is not done, on an H200; nothing for what is done or is no full run."""
+    if step.state == DONE or chain.scale.architecture is not None:
+        return 0.0
+    experiment = chain.experiment
+    factor = size(experiment.architecture)
+    if step.kind == TRAIN:
+        steps = (chain.epochs or 0) * IMAGES[experiment.dataset] / BATCH_SIZE
+        return steps * STEP.get(experiment.defense, MOST) * factor / 60_000
+    count = {SPSA: chain.scale.black_box_images, RAYS: chain.scale.black_box_images}.get(step.kind)
+    images = count or TEST_IMAGES[experiment.dataset]
+    return MEASURED[step.kind] * factor * images / 1000 / 60
+
+
+def total_minutes(chains: Iterable[Chain]) -> float:
+    return sum(minutes(step, chain) for chain in chains for step in chain.steps)

@@ -1,0 +1,104 @@
+"""A reproduction as Markdown: measured beside printed, table by table, then the sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from scaleproof.paper.claims import Row, Table
+from scaleproof.paper.judge import FAILS, HOLDS, MISSING, UNCLEAR, Judgement
+from scaleproof.paper.reproduction import VERDICTS, Outcome, Reproduction, counted
+
+LEGEND = (
+    "Each cell: measured (printed in the paper). A number *holds* where it could be one of our runs, by the spread of "
+    "at least three seeds; with fewer seeds, or after a training cut short (marked ~), it is *inconclusive*."
+)
+
+
+def page(found: Reproduction) -> str:
+    """The whole page, without a title."""
+    parts = [summary(found), LEGEND + "\n"]
+    parts += [table_part(table, found.of(table)) for table in found.tables]
+    return "\n".join([*parts, sentences_part(found.judgements)])
+
+
+def summary(found: Reproduction) -> str:
+    """How many numbers and sentences got which verdict."""
+    numbers = {table.title: counted(found.of(table)) for table in found.tables}
+    numbers |= {"all numbers": counted(found.outcomes), "sentences": told(found.judgements)}
+    rows = [[name, *(str(counts[verdict]) for verdict in VERDICTS)] for name, counts in numbers.items()]
+    return grid(["verdicts", *VERDICTS], rows)
+
+
+def told(judgements: Sequence[Judgement]) -> dict[str, int]:
+    return {verdict: sum(one.verdict == verdict for one in judgements) for verdict in VERDICTS}
+
+
+def table_part(table: Table, outcomes: Sequence[Outcome]) -> str:
+    """One table of the paper, the rows of which something was measured."""
+    title = f"### Table {table.number}: {table.title}\n"
+    rows = [row for row in table.rows if any(one.runs for one in outcomes if one.claim.row.id == row.id)]
+    if not rows:
+        return f"{title}\nNot measured yet: {len(table.rows)} rows, {len(outcomes)} numbers.\n"
+    cells = {(one.claim.row.id, one.claim.column.id): one for one in outcomes}
+    lines = [
+        [row_name(row), *(cell(cells[row.id, column.id]) for column in table.columns), seeds(row, outcomes)]
+        for row in rows
+    ]
+    absent = [row_name(row) for row in table.rows if row not in rows]
+    left = f"\nNot measured yet: {', '.join(absent)}.\n" if absent else ""
+    head = ["measured (printed)", *(column.name for column in table.columns), "runs"]
+    return f"{title}\n{grid(head, lines)}{left}\n{facts(outcomes)}\n"
+
+
+def row_name(row: Row) -> str:
+    return f"{row.name}, {row.dataset}, {row.architecture}"
+
+
+def cell(outcome: Outcome) -> str:
+    """Measured and printed; bold where the verdict is that the number does not hold."""
+    decimals, printed = outcome.claim.column.decimals, outcome.claim.value
+    if outcome.value is None:
+        return f"- ({printed:.{decimals}f})"
+    value = f"{outcome.value:.{decimals}f}" + ("~" if outcome.short else "")
+    marked = {FAILS: f"**{value}**", HOLDS: f"{value} ✓"}.get(outcome.verdict, value)
+    return f"{marked} ({printed:.{decimals}f})"
+
+
+def seeds(row: Row, outcomes: Sequence[Outcome]) -> str:
+    runs = [run for one in outcomes if one.claim.row.id == row.id for run in one.runs]
+    found, variants = sorted({run.seed for run in runs}), sorted({run.variant for run in runs})
+    return f"{', '.join(variants)}; seed {', '.join(map(str, found))}"
+
+
+def facts(outcomes: Iterable[Outcome]) -> str:
+    """Images, hardware and commits behind a table."""
+    runs = [run for outcome in outcomes for run in outcome.runs]
+    counts = sorted({run.count for run in runs}, reverse=True)
+    hardware, commits = sorted({run.hardware for run in runs}), sorted({run.commit or "?" for run in runs})
+    return (
+        f"(n = {' and '.join(f'{n:,}' for n in counts)}; {', '.join(hardware)}; commits {', '.join(commits)})"
+    )
+
+
+def sentences_part(judgements: Sequence[Judgement]) -> str:
+    """Every sentence with its verdict, and how its comparisons came out."""
+    order = {verdict: place for place, verdict in enumerate((FAILS, HOLDS, UNCLEAR, MISSING))}
+    rows = [
+        [one.claim.words, one.verdict, leaning(one)]
+        for one in sorted(judgements, key=lambda one: order[one.verdict])
+    ]
+    return "### What the paper says in words\n\n" + grid(["sentence", "verdict", "comparisons"], rows)
+
+
+def leaning(judgement: Judgement) -> str:
+    """How many comparisons point its way so far, settled or not."""
+    measured = [one for one in judgement.comparisons if one.surplus is not None]
+    agree = sum((one.surplus or 0) > 0 for one in measured)
+    if not measured:
+        return f"0 of {len(judgement.comparisons)} measured"
+    return f"{agree} of {len(measured)} measured point its way ({len(judgement.comparisons)} in all)"
+
+
+def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

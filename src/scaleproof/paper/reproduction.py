@@ -1,0 +1,140 @@
+"""A reproduction: every number of the paper beside what was measured, and every sentence with a verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+
+from scaleproof.paper.claims import Claim, Table
+from scaleproof.paper.judge import FAILS, HOLDS, MISSING, SEEDS, UNCLEAR, Judgement, Measured, judge
+from scaleproof.paper.measured import Measurement, by_claim
+from scaleproof.paper.prose import prose
+from scaleproof.statistics import student_t, wilson_half_width
+
+VERDICTS = (HOLDS, FAILS, UNCLEAR, MISSING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One printed number and the runs that measured it, one a seed."""
+
+    claim: Claim
+    runs: tuple[Measurement, ...]
+
+    @property
+    def value(self) -> float | None:
+        return fmean(run.value for run in self.runs) if self.runs else None
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.value is None else self.value - self.claim.value
+
+    @property
+    def error(self) -> float | None:
+        """Half an interval of 95%: where a new run would fall, by the spread of seeds; of the images for one run."""
+        values = [run.value for run in self.runs]
+        if len(values) > 1:
+            return student_t(len(values) - 1) * stdev(values) * math.sqrt(1 + 1 / len(values))
+        if not values or self.claim.column.unit != "percent":
+            return None
+        return 100 * wilson_half_width(values[0] / 100, self.runs[0].count)
+
+    @property
+    def short(self) -> bool:
+        return any(run.short for run in self.runs)
+
+    @property
+    def verdict(self) -> str:
+        """A number holds where it could be one of our runs; too few or cut ones settle nothing."""
+        if self.difference is None:
+            return MISSING
+        if len(self.runs) < SEEDS or self.short or self.error is None:
+            return UNCLEAR
+        return HOLDS if abs(self.difference) <= self.error else FAILS
+
+    def as_json(self, root: Path) -> dict[str, object]:
+        return {
+            "claim": self.claim.key,
+            "printed": self.claim.value,
+            "unit": self.claim.column.unit,
+            "measured": self.value,
+            "difference": self.difference,
+            "error": self.error,
+            "seeds": len(self.runs),
+            "short": self.short,
+            "verdict": self.verdict,
+            "notes": [note.id for note in self.claim.notes],
+            "runs": [run.as_json(root) for run in self.runs],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduction:
+    """The numbers of some tables, the sentences of the paper, and what was measured of both."""
+
+    scale: str
+    tables: tuple[Table, ...]
+    outcomes: tuple[Outcome, ...]
+    judgements: tuple[Judgement, ...]
+
+    def of(self, table: Table) -> tuple[Outcome, ...]:
+        return tuple(outcome for outcome in self.outcomes if outcome.claim.table.id == table.id)
+
+    def as_json(self, root: Path) -> dict[str, object]:
+        return {
+            "schema": "scaleproof.reproduction/1",
+            "scale": self.scale,
+            "tables": [{"id": table.id, "verdicts": counted(self.of(table))} for table in self.tables],
+            "numbers": [outcome.as_json(root) for outcome in self.outcomes],
+            "sentences": [judgement_as_json(judgement) for judgement in self.judgements],
+        }
+
+
+def reproduction(
+    tables: Sequence[Table],
+    claims: Iterable[Claim],
+    found: Sequence[Measurement],
+    *,
+    scale: str,
+    quantities: Mapping[str, Measured] | None = None,
+) -> Reproduction:
+    """Put claims and measurements together; `quantities` are those of the figures."""
+    wanted = {table.id for table in tables}
+    chosen = [claim for claim in claims if claim.table.id in wanted]
+    runs = by_claim(chosen, found)
+    measured = {**measured_by_name(found), **(quantities or {})}
+    return Reproduction(
+        scale=scale,
+        tables=tuple(tables),
+        outcomes=tuple(Outcome(claim=claim, runs=tuple(runs[claim.key])) for claim in chosen),
+        judgements=tuple(judge(sentence, measured) for sentence in prose()),
+    )
+
+
+def measured_by_name(found: Iterable[Measurement]) -> dict[str, Measured]:
+    """The mean over seeds of every measurement, with the value of each seed."""
+    seeds: dict[str, dict[int, float]] = {}
+    full: dict[str, bool] = {}
+    for run in found:
+        seeds.setdefault(run.name, {})[run.seed] = run.value
+        full[run.name] = full.get(run.name, True) and not run.short
+    return {
+        name: Measured(value=fmean(values.values()), seeds=values, full=full[name])
+        for name, values in seeds.items()
+    }
+
+
+def counted(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    return {verdict: sum(outcome.verdict == verdict for outcome in outcomes) for verdict in VERDICTS}
+
+
+def judgement_as_json(judgement: Judgement) -> dict[str, object]:
+    return {
+        "id": judgement.claim.id,
+        "words": judgement.claim.words,
+        "verdict": judgement.verdict,
+        "comparisons": [vars(comparison) for comparison in judgement.comparisons],
+    }

@@ -1,0 +1,125 @@
+"""The runner: chains of commands, several side by side, each held by a lock while somebody works on it.
+
+A step is a command in a process of its own, so that it can be killed, resumed, and repeated by hand.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from scaleproof.paper.steps import DONE, Chain, Step
+
+Tell = Callable[[str], None]
+LOG_LINES = 12  # of a failed step that are shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A step that ended with an error, and the end of what it printed."""
+
+    step: Step
+    code: int
+    words: str
+
+
+@contextmanager
+def held(folder: Path, tell: Tell) -> Iterator[IO[str]]:
+    """The lock of a chain's folder: whoever comes second waits. It ends with the process, however that ends."""
+    import fcntl
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            tell(f"{folder}: another process works here; waiting for it")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield stream
+
+
+class Runner:
+    """Runs chains on this machine; a step that fails ends its own chain alone."""
+
+    def __init__(self, *, jobs: int = 1, tell: Tell = print) -> None:
+        if jobs < 1:
+            raise ValueError(f"jobs must be >= 1, got {jobs}")
+        self.jobs, self.tell = jobs, tell
+        self.processes: set[subprocess.Popen[bytes]] = set()
+        self.stopped = threading.Event()
+
+    def run(
+        self, chains: Sequence[Chain], after: Callable[[Chain], None] = lambda chain: None
+    ) -> list[Failure]:
+        """Every chain once; `after` is called with each that ended, in this thread."""
+        with ThreadPoolExecutor(self.jobs) as pool:
+            futures = {pool.submit(self.run_chain, chain): chain for chain in chains}
+            try:
+                failures: list[Failure] = []
+                for future in as_completed(futures):
+                    failures += future.result()
+                    after(futures[future])
+                return failures
+            except BaseException:
+                self.stop()
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def run_chain(self, chain: Chain) -> list[Failure]:
+        if self.stopped.is_set():
+            return []
+        with held(chain.folder, self.tell) as lock:
+            return run_steps(chain.steps, lambda step: self.execute(step, lock), self.tell)
+
+    def execute(self, step: Step, lock: IO[str]) -> tuple[int, str]:
+        """One command in a process of its own, which holds the lock too; side by side each prints into a file."""
+        with log_of(step).open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "scaleproof", *step.command],
+                stdin=subprocess.DEVNULL,
+                stdout=log if self.jobs > 1 else None,
+                stderr=log if self.jobs > 1 else None,
+                pass_fds=(lock.fileno(),),
+            )
+            self.processes.add(process)
+            try:
+                code = process.wait()
+            finally:
+                self.processes.discard(process)
+        return code, last_lines(log_of(step))
+
+    def stop(self) -> None:
+        """Ask what runs to stop; every step goes on from its last checkpoint the next time."""
+        self.stopped.set()
+        for process in list(self.processes):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+
+
+def run_steps(steps: Iterable[Step], execute: Callable[[Step], tuple[int, str]], tell: Tell) -> list[Failure]:
+    """Steps one after the other, those done left out, until one fails."""
+    for step in steps:
+        if step.state == DONE:
+            continue
+        tell(f"{step.kind}: {step.folder}")
+        code, words = execute(step)
+        if code != 0:
+            tell(f"{step.kind} ended with code {code}: {step.folder}")
+            return [Failure(step=step, code=code, words=words)]
+    return []
+
+
+def log_of(step: Step) -> Path:
+    return step.folder.with_suffix(".log")
+
+
+def last_lines(log: Path) -> str:
+    return "\n".join(log.read_text("utf-8", errors="replace").splitlines()[-LOG_LINES:])

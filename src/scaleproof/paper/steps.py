@@ -1,0 +1,191 @@
+"""Steps: the commands that get a model of the paper and measure it, each with the run folder that it fills.
+
+A model's folders are `MODEL/VARIANT/seed-N/STEP` under one root; a step is done when its run folder is finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from scaleproof.paper.claims import Column
+from scaleproof.paper.scales import Scale
+from scaleproof.paper.settings import EPS, Experiment
+from scaleproof.store import UNFINISHED, is_finished
+from scaleproof.training.recipes import recipe
+
+WHITE_BOX = "paper"  # the suite with all four attacks of the paper
+TRAIN, ATTACK, STANDARD, SPSA, RAYS = "train", "attack", "standard", "spsa", "rays"
+WEIGHTS = "model.safetensors"  # what a training leaves for the steps after it
+DONE, CUT, MISSING, UNAVAILABLE = "done", "cut", "missing", "no checkpoint"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One command, in the words after `scaleproof`; `--out` is the folder."""
+
+    kind: str
+    folder: Path
+    words: tuple[str, ...]
+
+    @property
+    def state(self) -> str:
+        if is_finished(self.folder):
+            return DONE
+        return CUT if (self.folder / UNFINISHED).exists() else MISSING
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        return (*self.words, "--out", str(self.folder))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """The steps of one model and one seed, in their order."""
+
+    experiment: Experiment
+    scale: Scale
+    seed: int
+    variant: str
+    epochs: int | None  # of the training; None for a model that others published
+    folder: Path
+    steps: tuple[Step, ...]
+
+    @property
+    def missing(self) -> tuple[Step, ...]:
+        """What is left to do; a training whose weights are gone is done again only where something needs them."""
+        left = [step for step in self.steps if step.state != DONE]
+        return tuple(left)
+
+    @property
+    def lost_weights(self) -> bool:
+        """Whether something is left to measure on a network whose weights were not kept."""
+        first = self.steps[0] if self.steps else None
+        return (
+            first is not None
+            and first.kind == TRAIN
+            and first.state == DONE
+            and bool(self.missing)
+            and not (first.folder / WEIGHTS).exists()
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where and how steps run: what every command is told besides its own settings."""
+
+    root: Path
+    data_folder: Path | None = None
+    checkpoints: Path | None = None  # of published models, in RobustBench's layout
+    device: str = "auto"
+    epochs: int | None = None  # in place of the recipe's
+    recipe: str | None = None
+
+
+def kind_of(column: Column) -> str:
+    """Which step measures a column: the training attacks its own weights, once."""
+    attack = column.attack
+    if attack is not None and attack.startswith("standard"):
+        return STANDARD
+    if attack is not None and attack.startswith("spsa"):
+        return SPSA
+    if attack == "rays":
+        return RAYS
+    return ATTACK if column.restarts > 1 else TRAIN
+
+
+def kinds_of(columns: Iterable[Column]) -> tuple[str, ...]:
+    wanted = {kind_of(column) for column in columns}
+    return tuple(kind for kind in (ATTACK, STANDARD, SPSA, RAYS) if kind in wanted)
+
+
+def folder_name(model: str) -> str:
+    """A model's name as one folder: cifar10-resnet18-trades-si-s15-m0.2-beta0.2."""
+    return model.replace("/", "-").replace("=", "")
+
+
+def chain(experiment: Experiment, scale: Scale, place: Place, kinds: Iterable[str], seed: int = 0) -> Chain:
+    """Training and evaluations of one model and seed; `kinds` says which evaluations."""
+    variant, epochs = variant_of(experiment, scale, place)
+    folder = place.root / folder_name(experiment.model) / variant / f"seed-{seed}"
+    steps = [*train_steps(experiment, scale, place, folder, seed)]
+    model = model_spec(experiment, scale, place, folder)
+    if model is not None:
+        wanted = kinds if experiment.trained else dict.fromkeys([ATTACK, *kinds])
+        steps += [evaluate_step(kind, model, experiment, scale, place, folder, seed) for kind in wanted]
+    return Chain(
+        experiment=experiment,
+        scale=scale,
+        seed=seed,
+        variant=variant,
+        epochs=epochs,
+        folder=folder,
+        steps=tuple(steps),
+    )
+
+
+def variant_of(experiment: Experiment, scale: Scale, place: Place) -> tuple[str, int | None]:
+    """Recipe and length as one word, and the length."""
+    if not experiment.trained:
+        return ("published", None) if scale.architecture is None else (scale.name, None)
+    if scale.epochs is not None:
+        return scale.name, scale.epochs
+    name = place.recipe or str(experiment.recipe)
+    epochs = place.epochs or full_length(experiment, name)
+    return f"{name}-{epochs}", epochs
+
+
+def full_length(experiment: Experiment, name: str) -> int:
+    return recipe(experiment.defense, name=name, architecture=experiment.architecture).config.epochs
+
+
+def train_steps(
+    experiment: Experiment, scale: Scale, place: Place, folder: Path, seed: int
+) -> Iterable[Step]:
+    if not experiment.trained:
+        return
+    stated = replace(
+        experiment,
+        architecture=scale.architecture or experiment.architecture,
+        dataset=scale.training_data or experiment.dataset,
+    )
+    words = [*stated.command(place.recipe), "--attacks", WHITE_BOX, "--seed", str(seed)]
+    words += option("--epochs", scale.epochs or place.epochs)
+    words += option("--limit", scale.training_images) + option("--test-limit", scale.test_images)
+    yield Step(kind=TRAIN, folder=folder / TRAIN, words=(*words, *common(place)))
+
+
+def model_spec(experiment: Experiment, scale: Scale, place: Place, folder: Path) -> str | None:
+    """What `scaleproof evaluate` is given: our own training, a published checkpoint, or nothing."""
+    if experiment.trained:
+        return str(folder / TRAIN)
+    if scale.stand_in is not None:
+        return scale.stand_in
+    if experiment.weights is None or place.checkpoints is None:
+        return None
+    return f"{experiment.weights}@{place.checkpoints}"
+
+
+def evaluate_step(
+    kind: str, model: str, experiment: Experiment, scale: Scale, place: Place, folder: Path, seed: int
+) -> Step:
+    images = {ATTACK: scale.test_images, STANDARD: scale.standard_images}.get(kind, scale.black_box_images)
+    settings = {
+        ATTACK: ["--attacks", WHITE_BOX, "--restarts", "5", "--eps", EPS],
+        STANDARD: ["--attacks", scale.standard, "--eps", EPS],
+        SPSA: ["--attacks", "spsa-128,spsa-256,spsa-512", "--eps", EPS, "--mode", "independent"],
+        RAYS: ["--attacks", "rays", "--eps", "1"],  # the sizes it finds are distances to the boundary
+    }
+    words = ["evaluate", model, "--data", scale.test_data or experiment.dataset, *settings[kind]]
+    words += [*option("--limit", images), "--seed", str(seed)]
+    words += ["--checks"] if kind == STANDARD and scale.architecture is None else ["--no-checks"]
+    return Step(kind=kind, folder=folder / kind, words=(*words, *common(place)))
+
+
+def common(place: Place) -> list[str]:
+    return [*option("--data-folder", place.data_folder), "--device", place.device]
+
+
+def option(name: str, value: object) -> list[str]:
+    return [] if value is None else [name, str(value)]

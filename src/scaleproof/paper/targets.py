@@ -1,0 +1,69 @@
+"""Targets: what `reproduce` can be asked for, and the chains of commands that it takes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+from scaleproof.paper.claims import Column, Table, claims, tables
+from scaleproof.paper.scales import Scale
+from scaleproof.paper.settings import Experiment, experiments, own_models
+from scaleproof.paper.steps import Chain, Place, chain, kinds_of
+
+ALL = "all"
+TABLE = "table-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A choice: the tables asked for, and models by a pattern."""
+
+    tables: tuple[Table, ...]
+    models: str = "*"
+
+    def experiments(self) -> tuple[Experiment, ...]:
+        """The models of the tables, each once, and those of our own that stand beside published ones."""
+        found: dict[str, Experiment] = {}
+        for table in self.tables:
+            for experiment in (*experiments(table.id), *own_models(table.id)):
+                found.setdefault(experiment.model, experiment)
+        return tuple(one for one in found.values() if fnmatch(one.model, self.models))
+
+    def kinds(self, experiment: Experiment) -> tuple[str, ...]:
+        """Which evaluations of a model the tables need."""
+        columns: list[Column] = []
+        for table in self.tables:
+            beside = {one.model for one in own_models(table.id)}
+            of_model = any(claim.row.model == experiment.model for claim in claims(table.id))
+            columns += table.columns if of_model or experiment.model in beside else ()
+        return kinds_of(columns)
+
+    def chains(self, scale: Scale, place: Place, seeds: Sequence[int]) -> tuple[Chain, ...]:
+        """Every model with its first seed, then with the next."""
+        return tuple(
+            chain(experiment, scale, place, self.kinds(experiment), seed)
+            for seed in seeds
+            for experiment in self.experiments()
+            if seed == seeds[0] or experiment.trained
+        )
+
+
+def wanted(names: Sequence[str], models: str = "*") -> Wanted:
+    """Tables by name: table-multi-step, or all."""
+    known = {TABLE + table.id: table for table in tables()}
+    chosen: dict[str, Table] = {}
+    for name in names:
+        if name != ALL and name not in known:
+            near = difflib.get_close_matches(name, [*known, ALL], n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"nothing to reproduce is called {name!r}.{hint} There are: {', '.join([*known, ALL])}"
+            )
+        chosen |= known if name == ALL else {name: known[name]}
+    found = Wanted(tables=tuple(table for name, table in known.items() if name in chosen), models=models)
+    if not found.experiments():
+        every = ", ".join(one.model for one in Wanted(tables=found.tables).experiments()[:3])
+        raise ValueError(f"--models must match a model of the tables ({every}, ...), got {models!r}")
+    return found
