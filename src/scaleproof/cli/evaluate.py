@@ -52,6 +52,7 @@ def command(
     precision: options.Precision = "auto",
     compile: options.Compile = False,
     allow_train_mode: options.AllowTrainMode = False,
+    report: options.Report = True,
     out: options.Out = None,
     keep_examples: Annotated[
         bool,
@@ -77,11 +78,18 @@ def command(
         raise ValueError(f"--keep-examples needs a model that answers alike each time, got {draws} draws")
     kept = {"keep_examples": True} if keep_examples else {}
     job = prepare("evaluation", Request.of(words), {"mode": mode, "draws": draws, "checks": checks, **kept})
-    run(job, mode, allow_train_mode, draws, checks=checks, keep_examples=keep_examples)
+    run(job, mode, allow_train_mode, draws, checks=checks, keep_examples=keep_examples, report=report)
 
 
 def run(
-    job: Job, mode: str, allow_train_mode: bool, draws: int, *, checks: bool, keep_examples: bool = False
+    job: Job,
+    mode: str,
+    allow_train_mode: bool,
+    draws: int,
+    *,
+    checks: bool,
+    keep_examples: bool = False,
+    report: bool = True,
 ) -> None:
     """Evaluate, unless the same run is finished; then show what is in the folder."""
     from scaleproof.audit import evaluate_with_audit
@@ -114,7 +122,7 @@ def run(
             if group.writes:
                 write(job, examined(job, evaluation) if checks else evaluation)
         if group.writes:
-            show(job.folder)
+            show(job.folder, report=report)
 
 
 def examined(job: Job, evaluation: Evaluation) -> Evaluation:

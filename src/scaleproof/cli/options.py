@@ -57,6 +57,7 @@ Head = Annotated[
     typer.Option(help="Dotted name of the last linear layer, where it is in doubt.", show_default=False),
 ]
 AllowTrainMode = Annotated[bool, typer.Option(help="Make train mode a finding, not an error.")]
+Report = Annotated[bool, typer.Option(help="Render the report page; scaleproof report does it later.")]
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 BatchSize = Annotated[
     int | None,

@@ -67,7 +67,7 @@ def command(
     if not targets and not show_list:
         raise ValueError("say what to reproduce: table-multi-step, ..., or all; --list shows everything")
     place = Place(
-        root=root,
+        root=root.absolute() if ray or ray_address else root,
         data_folder=data_folder,
         checkpoints=checkpoints,
         device=device,
@@ -105,7 +105,8 @@ def run(
 
     if ray or ray_address is not None:
         return run_on_ray(left, address=ray_address, tell=typer.echo, after=ended)
-    return Runner(jobs=jobs, tell=typer.echo).run(left, ended)
+    fresh = any(chain.scale.architecture is None for chain in left)
+    return Runner(jobs=jobs, fresh=fresh, tell=typer.echo).run(left, ended)
 
 
 def check_weights(chains: Sequence[Chain]) -> None:

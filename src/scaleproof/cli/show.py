@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def show(folder: Path) -> None:
+def show(folder: Path, *, report: bool = True) -> None:
     """Print the table and the remarks of a finished run folder, and render its report."""
     from rich.console import Console
 
     from scaleproof.cli import tables
-    from scaleproof.report import render
 
-    console, paths = Console(), render(folder)
+    console, page = Console(), rendered(folder, report)
     if (folder / "evaluation.json").exists():
         document = json.loads((folder / "evaluation.json").read_text())
         table, remarks = tables.evaluation_table(document), tables.evaluation_remarks(document)
@@ -22,23 +21,29 @@ def show(folder: Path) -> None:
         document = json.loads((folder / "sweep.json").read_text())
         table, remarks = tables.sweep_table(document), tables.sweep_remarks(document)
     console.print(table)
-    for remark in [*remarks, f"Report: {paths[0]}"]:
+    for remark in [*remarks, page]:
         console.print(remark, soft_wrap=True, markup=False, highlight=False)
 
 
-def show_training(folders: Sequence[Path]) -> None:
+def rendered(folder: Path, report: bool) -> str:
+    """Render the report now, or say how to; either way where it is."""
+    from scaleproof.report import render
+
+    return f"Report: {render(folder)[0]}" if report else f"Report: scaleproof report {folder}"
+
+
+def show_training(folders: Sequence[Path], *, report: bool = True) -> None:
     """Print the results of finished trainings, and render their reports."""
     from rich.console import Console
 
     from scaleproof.cli import tables
-    from scaleproof.report import render
 
     console = Console()
     documents = [json.loads((folder / "training.json").read_text()) for folder in folders]
     for folder, document in zip(folders, documents, strict=True):
-        paths = render(folder)
+        page = rendered(folder, report)
         console.print(tables.training_table(document))
-        for remark in [*tables.training_remarks(document), f"Report: {paths[0]}"]:
+        for remark in [*tables.training_remarks(document), page]:
             console.print(remark, soft_wrap=True, markup=False, highlight=False)
     if len(documents) > 1:
         console.print(tables.seeds_table(documents))

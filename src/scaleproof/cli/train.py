@@ -52,6 +52,7 @@ def command(
     sync_batch_norm: chosen.SyncBatchNorm = False,
     checkpoint_seconds: chosen.CheckpointSeconds = 60.0,
     tensorboard: chosen.Tensorboard = False,
+    report: options.Report = True,
     out: options.Out = None,
 ) -> None:
     """Train a network to be robust; run the same command again to go on where a run was cut."""
@@ -69,7 +70,7 @@ def command(
         with training_bar(len(plans), group.writes, tensorboard) as watch:
             train(plans, watch=watch, group=group)
         if group.writes:
-            show_training([plan.folder for plan in plans])
+            show_training([plan.folder for plan in plans], report=report)
 
 
 @dataclass(frozen=True, kw_only=True)

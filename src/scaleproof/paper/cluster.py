@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import traceback
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
-from runpy import run_module
 from typing import Any
 
-from scaleproof.paper.runner import Failure, Tell, held, last_lines, log_of, run_steps
-from scaleproof.paper.steps import Chain, Step
+from scaleproof.paper.runner import Failure, Tell, held, in_this_process, run_steps
+from scaleproof.paper.steps import Chain
 
 RETRIES = 5  # of a chain whose worker died; what was done stays done
 
@@ -53,25 +49,7 @@ def run_on_ray(
 def work(chain: Chain) -> list[Failure]:
     """A chain inside a worker: a killed worker leaves nothing running behind, and the next one resumes."""
     with held(chain.folder, silent):
-        return run_steps(chain.steps, execute, silent)
-
-
-def execute(step: Step) -> tuple[int, str]:
-    """One command in this process, as `python -m scaleproof` runs it, printing into its file."""
-    words, log = sys.argv, log_of(step)
-    with log.open("a", encoding="utf-8") as stream, redirect_stdout(stream), redirect_stderr(stream):
-        sys.argv = ["scaleproof", *step.command]
-        try:
-            run_module("scaleproof", run_name="__main__")
-            code: object = 0
-        except SystemExit as end:
-            code = end.code
-        except Exception:
-            traceback.print_exc()
-            code = 1
-        finally:
-            sys.argv = words
-    return (code if isinstance(code, int) else 0 if code is None else 1), last_lines(log)
+        return run_steps(chain.steps, in_this_process, silent)
 
 
 def silent(words: str) -> None:

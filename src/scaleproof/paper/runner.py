@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from runpy import run_module
 from typing import IO
 
 from scaleproof.paper.steps import DONE, Chain, Step
@@ -47,12 +49,15 @@ def held(folder: Path, tell: Tell) -> Iterator[IO[str]]:
 
 
 class Runner:
-    """Runs chains on this machine; a step that fails ends its own chain alone."""
+    """Runs chains on this machine; a step that fails ends its own chain alone.
 
-    def __init__(self, *, jobs: int = 1, tell: Tell = print) -> None:
+    Each step has a fresh process, unless they are so small that starting one would take longer (`fresh=False`).
+    """
+
+    def __init__(self, *, jobs: int = 1, fresh: bool = True, tell: Tell = print) -> None:
         if jobs < 1:
             raise ValueError(f"jobs must be >= 1, got {jobs}")
-        self.jobs, self.tell = jobs, tell
+        self.jobs, self.fresh, self.tell = jobs, fresh or jobs > 1, tell
         self.processes: set[subprocess.Popen[bytes]] = set()
         self.stopped = threading.Event()
 
@@ -60,6 +65,8 @@ class Runner:
         self, chains: Sequence[Chain], after: Callable[[Chain], None] = lambda chain: None
     ) -> list[Failure]:
         """Every chain once; `after` is called with each that ended, in this thread."""
+        if not self.fresh:
+            return [failure for chain in chains for failure in self.run_here(chain, after)]
         with ThreadPoolExecutor(self.jobs) as pool:
             futures = {pool.submit(self.run_chain, chain): chain for chain in chains}
             try:
@@ -73,13 +80,19 @@ class Runner:
                 pool.shutdown(cancel_futures=True)
                 raise
 
+    def run_here(self, chain: Chain, after: Callable[[Chain], None]) -> list[Failure]:
+        with held(chain.folder, self.tell):
+            failures = run_steps(chain.steps, in_this_process, self.tell)
+        after(chain)
+        return failures
+
     def run_chain(self, chain: Chain) -> list[Failure]:
         if self.stopped.is_set():
             return []
         with held(chain.folder, self.tell) as lock:
-            return run_steps(chain.steps, lambda step: self.execute(step, lock), self.tell)
+            return run_steps(chain.steps, lambda step: self.in_a_process(step, lock), self.tell)
 
-    def execute(self, step: Step, lock: IO[str]) -> tuple[int, str]:
+    def in_a_process(self, step: Step, lock: IO[str]) -> tuple[int, str]:
         """One command in a process of its own, which holds the lock too; side by side each prints into a file."""
         with log_of(step).open("ab") as log:
             process = subprocess.Popen(
@@ -115,6 +128,24 @@ def run_steps(steps: Iterable[Step], execute: Callable[[Step], tuple[int, str]],
             tell(f"{step.kind} ended with code {code}: {step.folder}")
             return [Failure(step=step, code=code, words=words)]
     return []
+
+
+def in_this_process(step: Step) -> tuple[int, str]:
+    """One command in this process, as `python -m scaleproof` runs it, printing into its file."""
+    words, log = sys.argv, log_of(step)
+    with log.open("a", encoding="utf-8") as stream, redirect_stdout(stream), redirect_stderr(stream):
+        sys.argv = ["scaleproof", *step.command]
+        try:
+            run_module("scaleproof", run_name="__main__")
+            code: object = 0
+        except SystemExit as end:
+            code = end.code
+        except Exception:
+            traceback.print_exc()
+            code = 1
+        finally:
+            sys.argv = words
+    return (code if isinstance(code, int) else 0 if code is None else 1), last_lines(log)
 
 
 def log_of(step: Step) -> Path:

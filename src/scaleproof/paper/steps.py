@@ -184,7 +184,7 @@ def evaluate_step(
 
 
 def common(place: Place) -> list[str]:
-    return [*option("--data-folder", place.data_folder), "--device", place.device]
+    return [*option("--data-folder", place.data_folder), "--device", place.device, "--no-report"]
 
 
 def option(name: str, value: object) -> list[str]:
