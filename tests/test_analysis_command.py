@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis_helpers import without_seconds
 from scaleproof.cli import main
-from test_analysis import without_seconds
 
 MODEL = "networks:small"  # the same weights every time
 TESTS = str(Path(__file__).parent)
