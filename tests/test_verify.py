@@ -113,7 +113,7 @@ def test_other_arithmetic_moves_margins_far_less_than_the_tolerance(stored_run: 
 
 
 def test_an_l2_run_is_confirmed(tmp_path: Path) -> None:
-    words = [*COMMAND, "--norm", "l2", "--eps", "0.5", "--attacks", "pgd,apgd-ce", "--limit", "20"]
+    words = [*COMMAND, "--norm", "l2", "--eps", "0.5", "--attacks", "pgd,apgd-ce", "--limit", "10"]
     done = CliRunner().invoke(app, [*words, "--mode", "cascade", "--out", str(tmp_path / "run")])
     assert done.exit_code == 0, done.output
     claims = read_claims(tmp_path / "run")
@@ -175,7 +175,8 @@ def test_two_processes_keep_the_examples_of_one(stored_run: Path, tmp_path: Path
     mode = json.loads((stored_run / "evaluation.json").read_text())["mode"]
     port = str(29641 + len(mode))  # both modes may run at once
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", port]
-    words = [*launcher, "-m", "scaleproof", *COMMAND, "--mode", mode, "--out", str(tmp_path / "two")]
+    asked = ["--checks", "--mode", mode, "--out", str(tmp_path / "two")]  # one of them examines the model
+    words = [*launcher, "-m", "scaleproof", *COMMAND, *asked]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, *words], env=environment, capture_output=True, text=True, timeout=200
@@ -186,4 +187,5 @@ def test_two_processes_keep_the_examples_of_one(stored_run: Path, tmp_path: Path
     assert two is not None
     for name, values in one.items():
         np.testing.assert_array_equal(values, two[name])
+    assert json.loads((tmp_path / "two" / "evaluation.json").read_text())["checks"]
     assert verify(tmp_path / "two").confirmed

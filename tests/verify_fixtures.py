@@ -21,7 +21,17 @@ from scaleproof.verify import Verification
 
 COUNT = 48
 QUICK = ["--attacks", "pgd,pgd-cw", "--steps", "6", "--restarts", "2", "--batch-size", "16"]
-COMMAND = ["evaluate", "demo", "--limit", str(COUNT), *QUICK, "--device", "cpu", "--keep-examples"]
+COMMAND = [
+    "evaluate",
+    "demo",
+    "--limit",
+    str(COUNT),
+    *QUICK,
+    "--device",
+    "cpu",
+    "--no-checks",
+    "--keep-examples",
+]
 
 
 @pytest.fixture(scope="session", params=["independent", "cascade"])
