@@ -17,6 +17,7 @@ import json
 import resource
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from torch import Tensor
 from scaleproof import Oracle, Rng, Speed, evaluate, load, load_model, suite
 from scaleproof.attacks import perturb
 from scaleproof.attacks.loop import Packing
+from scaleproof.evaluator import Mode
 from scaleproof.images import even_chunks
 from scaleproof.models import as_classifier
 from scaleproof.models.specs import import_timm
@@ -34,6 +36,7 @@ from scaleproof.speed import exact_float32
 
 EPS, STEPS = 8 / 255, 20
 Attack = Callable[[Tensor, Tensor], Tensor]
+Contender = Callable[[int], dict[str, Any]]  # from a batch size to what was measured
 
 
 def torchattacks_pgd(model: torch.nn.Module) -> Attack:
@@ -86,7 +89,7 @@ def run_peer(
 
 
 def run_ours(
-    model: torch.nn.Module, x: Tensor, y: Tensor, mode: Any, batch: int, speed: Speed
+    model: torch.nn.Module, x: Tensor, y: Tensor, batch: int, *, speed: Speed, mode: Mode = "independent"
 ) -> dict[str, Any]:
     attack = suite("pgd", steps=STEPS)
     began = time.perf_counter()
@@ -133,7 +136,7 @@ def fastest(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return max(runs, key=lambda run: run["image_steps_per_second"])
 
 
-def main() -> None:
+def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -147,46 +150,54 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="time torch.compile as well")
     parser.add_argument("--skip", default="", help="contenders to leave out, with semicolons between")
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def contenders_on(model: torch.nn.Module, x: Tensor, y: Tensor, *, compiled: bool) -> dict[str, Contender]:
+    """Everyone who takes part, by name: each attacks these images at a batch size."""
+    ours = partial(run_ours, model, x, y)
+    contenders: dict[str, Contender] = {
+        "torchattacks": partial(run_peer, torchattacks_pgd, model, x, y),
+        "foolbox": partial(run_peer, foolbox_pgd, model, x, y),
+        "ours, plain float32": partial(ours, speed=Speed(precision="float32", fold=False, graph=False)),
+        "ours, float32": partial(ours, speed=Speed(precision="float32")),
+        "ours": partial(ours, speed=Speed()),
+        "ours, dropping": partial(ours, speed=Speed(), mode="cascade"),
+    }
+    if compiled:
+        contenders["ours, compiled"] = partial(ours, speed=Speed(compile=True))
+    return contenders
+
+
+def main() -> None:
+    given = options()
     device = torch.device(given.device)
     dataset = load(given.data, folder=given.data_folder)
     x, y = (tensor.to(device) for tensor in dataset.batch(0, given.images))
     model = load_model(given.model, architecture=given.arch).classifier.to(device)
     batches = [int(batch) for batch in given.batches.split(",")]
-    contenders: dict[str, Callable[[int], dict[str, Any]]] = {
-        "torchattacks": lambda batch: run_peer(torchattacks_pgd, model, x, y, batch),
-        "foolbox": lambda batch: run_peer(foolbox_pgd, model, x, y, batch),
-        "ours, plain float32": lambda batch: run_ours(
-            model, x, y, "independent", batch, Speed(precision="float32", fold=False, graph=False)
-        ),
-        "ours, float32": lambda batch: run_ours(
-            model, x, y, "independent", batch, Speed(precision="float32")
-        ),
-        "ours": lambda batch: run_ours(model, x, y, "independent", batch, Speed()),
-        "ours, dropping": lambda batch: run_ours(model, x, y, "cascade", batch, Speed()),
-    }
-    if given.compile:
-        contenders["ours, compiled"] = lambda batch: run_ours(
-            model, x, y, "independent", batch, Speed(compile=True)
-        )
     results = {
         name: fastest([run(batch) for batch in (batches[:1] if "float32" in name else batches)])
-        for name, run in contenders.items()
+        for name, run in contenders_on(model, x, y, compiled=given.compile).items()
         if name not in given.skip.split(";")
     }
     show(results, given.images)
     if given.out is not None:
-        schema = {"schema": "scaleproof.benchmark-attacks/1"}
-        record = {
-            **schema,
-            **provenance(device),
-            "model": given.model,
-            "arch": given.arch,
-            "images": given.images,
-        }
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        peak = {"process_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
-        given.out.write_text(json.dumps({**record, "results": results, "peak": peak}, indent=2) + "\n")
+        write(given, device, results)
+
+
+def write(given: argparse.Namespace, device: torch.device, results: dict[str, dict[str, Any]]) -> None:
+    """The results with what they were measured on, as JSON."""
+    record = {
+        "schema": "scaleproof.benchmark-attacks/1",
+        **provenance(device),
+        "model": given.model,
+        "arch": given.arch,
+        "images": given.images,
+    }
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    peak = {"process_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
+    given.out.write_text(json.dumps({**record, "results": results, "peak": peak}, indent=2) + "\n")
 
 
 def show(results: dict[str, dict[str, Any]], images: int) -> None:

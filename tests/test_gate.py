@@ -1,22 +1,15 @@
 """The gate: it fails what is shown to be too weak, says when it does not know, and is seldom wrong by chance."""
 
 import itertools
-import json
-import sys
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from torch import Tensor
-from typer.testing import CliRunner
 
 from helpers import DoesNothing, LinearNet, decisions, images, worst_margin
-from scaleproof import PGD, Threat, load_model, suite
-from scaleproof.cli.gate import seconds
-from scaleproof.cli.main import app, main
+from scaleproof import PGD, Threat, suite
 from scaleproof.gate import (
     EARLY,
     Gate,
@@ -29,7 +22,6 @@ from scaleproof.gate import (
     gate,
     random_order,
 )
-from scaleproof.models import save_model
 from scaleproof.statistics import Paired
 
 THREAT = Threat(eps=0.05)
@@ -214,105 +206,3 @@ def test_rules_are_checked(case: tuple[LinearNet, tuple[Tensor, Tensor], int]) -
     with pytest.raises(ValueError, match="train mode"):
         gate(LinearNet().train(), case[1], STRONG, Rules(min_robust=1))
     assert [attack.name for attack in cheap_first(suite("standard,fgsm"))][:2] == ["fgsm", "apgd-ce"]
-
-
-def test_times() -> None:
-    assert [seconds(text) for text in ("90s", "5m", "1.5h", "20")] == [90, 300, 5400, 20]
-    for text in ("", "m", "-1m", "0", "five"):
-        with pytest.raises(ValueError, match="--budget must be a time above 0"):
-            seconds(text)
-
-
-QUICK = ["--limit", "64", "--device", "cpu"]
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("gate") / "base"
-    words = ["evaluate", "demo", *QUICK, "--attacks", "pgd,pgd-cw", "--steps", "4", "--out", str(folder)]
-    assert CliRunner().invoke(app, words).exit_code == 0
-    return folder
-
-
-def asked(*words: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["gate", *words, *QUICK])
-    return done.exit_code, done.output + ("" if done.exception is None else str(done.exception))
-
-
-def test_exit_codes(base: Path, tmp_path: Path) -> None:
-    code, printed = asked("demo", "--min-robust", "10", "--steps", "2", "--out", str(tmp_path / "gate.json"))
-    assert code == 0, printed
-    assert "PASS: wanted was robust accuracy of at least 10%; these attacks do not show otherwise" in printed
-    document = json.loads((tmp_path / "gate.json").read_text())
-    assert document["decision"] == "pass"
-    assert document["sample"]["complete"]
-    code, printed = asked("demo", "--min-robust", "99")
-    assert code == 1
-    assert "FAIL" in printed
-    code, printed = asked("demo", "--min-robust", "40", "--budget", "0.001s", "--against", str(base))
-    assert code == 3, printed
-    assert "what was seen is too little to say" in printed
-
-
-def test_the_same_model_does_not_drop(base: Path) -> None:
-    code, printed = asked("demo", "--against", str(base))
-    assert code == 0, printed
-    assert "PGD, PGD-CW" in printed, "the attacks of the run it is compared with"
-    assert "0 lost, 0 won" in printed
-
-
-def test_a_worse_model_drops(base: Path, tmp_path: Path) -> None:
-    net = load_model("demo").classifier
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter += 0.8 * parameter.std() * torch.randn(parameter.shape, generator=generator)
-    save_model(tmp_path / "worse.safetensors", net, "resnet-small")
-    out = tmp_path / "gate.json"
-    code, printed = asked(
-        str(tmp_path / "worse.safetensors"), "--against", str(base), "--max-drop", "1", "--out", str(out)
-    )
-    assert code == 1, printed
-    found = json.loads(out.read_text())["comparison"]
-    assert found["lost"] > found["won"]
-    assert found["interval"][0] > 0.01
-    assert found["mcnemar_p"] < 0.05
-
-
-MISTAKES = {
-    "no limit": (["demo"], "a gate needs a limit"),
-    "drop of what": (["demo", "--max-drop", "1"], "--max-drop needs --against"),
-    "other images": (
-        ["demo", "--against", "BASE", "--split", "train"],
-        "give the same --data, --split and --limit",
-    ),
-    "other attacks": (["demo", "--against", "BASE", "--steps", "5"], "pgd.steps was 4, is 5"),
-    "no such run": (["demo", "--against", "nowhere"], "must have evaluation.json"),
-    "no time": (["demo", "--min-robust", "1", "--budget", "soon"], "--budget must be a time above 0"),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_neither_pass_nor_fail(
-    name: str, base: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words, message = MISTAKES[name]
-    given = [str(base) if word == "BASE" else word for word in words]
-    monkeypatch.setattr(sys, "argv", ["scaleproof", "gate", *given, *QUICK])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
-    assert message in " ".join(capsys.readouterr().err.split())
-
-
-def test_plan_prints_what_it_computes() -> None:
-    from scaleproof.planning import images_for_drop, images_for_half_width
-
-    done = CliRunner().invoke(app, ["plan", "--robust", "50", "--half-width", "1", "--detect-drop", "2"])
-    assert done.exit_code == 0
-    assert f"{images_for_half_width(0.5, 0.01)} images give 50%" in done.output
-    assert f"{images_for_drop(0.02, 0.05)} images, the same for both models" in done.output
-    for row in ("100", "1000", "10000"):
-        assert f" {row} " in done.output
-    done = CliRunner().invoke(app, ["plan", "--detect-drop", "9"])
-    assert "drop must be at most the discordance" in str(done.exception)
