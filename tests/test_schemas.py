@@ -21,6 +21,7 @@ KINDS = {  # how a file is called, as a pattern -> its schema; the first that fi
     "benchmarks/parity-*.json": "benchmark-parity",
     "benchmarks/training-*.json": "benchmark-training",
     "benchmarks/memory-*.json": "benchmark-memory",
+    "benchmarks/check-cost-*.json": "benchmark-checks",
     "benchmarks/*.json": "benchmark-attacks",
     "model_info/*/*/*.json": "robustbench-info",
     "paper/claims.json": "paper-claims",
@@ -34,6 +35,7 @@ KINDS = {  # how a file is called, as a pattern -> its schema; the first that fi
     "analysis.json": "analysis",
     "museum.json": "museum",
     "gate.json": "gate",
+    "reproduction.json": "reproduction",
 }
 UNSAID = {  # written without a version, now or once; the record of a model is RobustBench's form, not ours
     *("demo-network", "robustbench-info"),

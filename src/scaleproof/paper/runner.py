@@ -5,6 +5,7 @@ A step is a command in a process of its own, so that it can be killed, resumed, 
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from typing import IO
 from scaleproof.paper.steps import DONE, Chain, Step
 
 Tell = Callable[[str], None]
+LOCK = "lock"  # in a chain's folder, with the number of the process that holds it
 LOG_LINES = 12  # of a failed step that are shown
 
 
@@ -39,12 +41,16 @@ def held(folder: Path, tell: Tell) -> Iterator[IO[str]]:
     import fcntl
 
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as stream:
+    with (folder / LOCK).open("a+") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            tell(f"{folder}: another process works here; waiting for it")
+            stream.seek(0)
+            tell(f"{folder}: another process works here ({stream.read().strip()}); waiting for it")
             fcntl.flock(stream, fcntl.LOCK_EX)
+        stream.truncate(0)
+        stream.write(f"{os.getpid()}\n")
+        stream.flush()
         yield stream
 
 

@@ -1,0 +1,163 @@
+"""`scaleproof reproduce` on the command line: whole tables at the small scale, killed, resumed, and what went wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from scaleproof.cli.main import app
+from scaleproof.paper import tables
+from scaleproof.paper.runner import Runner, held
+from scaleproof.paper.scales import SMALL
+from scaleproof.paper.steps import Chain, Place
+from scaleproof.paper.targets import wanted
+from test_schemas import validate
+
+RFGSM = "cifar10/preact-resnet18/rfgsm"
+
+
+def reproduce(*words: object) -> Result:
+    return CliRunner().invoke(app, ["reproduce", *map(str, words)], catch_exceptions=False)
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def whole_table(name: str, root: Path) -> None:
+    """Every number of a table is measured, marked as a smoke test, and equal to what its run folder says."""
+    done = reproduce(f"table-{name}", "--scale", "small", "--out", root)
+    assert done.exit_code == 0, done.output
+    document = read(root / "reproduction.json")
+    validate(document, "reproduction")
+    (table,) = [table for table in tables() if table.id == name]
+    published = [row.id for row in table.rows if not row.trained]
+    assert len(document["numbers"]) == len(table.rows) * len(table.columns)
+    for number in document["numbers"]:
+        assert number["verdict"] == "inconclusive"
+        assert number["short"]
+        (run,) = number["runs"]
+        column, row = number["claim"].split("/")[2], number["claim"].split("/")[1]
+        folder = root / run["folder"]
+        if folder.name == "train":
+            evaluation = read(folder / "training.json")["results"]["selected"]["evaluation"]
+        else:
+            evaluation = read(folder / "evaluation.json")
+        if column == "clean":
+            assert number["measured"] == pytest.approx(100 * evaluation["clean"]["accuracy"])
+        elif column in ("pgd", "pgd-cw", "pgd-dlr", "si-pgd"):
+            (attack,) = [one for one in evaluation["attacks"] if one["name"] == column]
+            assert number["measured"] == pytest.approx(100 * attack["robust_one_restart"]["accuracy"])
+        assert (folder.name == "attack") or row not in published
+    again = reproduce(f"table-{name}", "--scale", "small", "--out", root)
+    assert again.exit_code == 0
+    assert "train: " not in again.output  # nothing is left to do
+    assert "a smoke test" in (root / "reproduction.md").read_text().lower()
+
+
+@pytest.mark.parametrize("name", ["single-step", "black-box"])
+def test_a_table_at_the_small_scale(name: str, tmp_path: Path) -> None:
+    whole_table(name, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "name", [table.id for table in tables() if table.id not in ("single-step", "black-box")]
+)
+def test_the_other_tables_at_the_small_scale(name: str, tmp_path: Path) -> None:
+    whole_table(name, tmp_path)
+
+
+def test_the_list_and_the_plan_compute_nothing(tmp_path: Path) -> None:
+    listed = reproduce("--list", "--out", tmp_path / "root")
+    assert listed.exit_code == 0
+    assert all(f"table-{table.id}"[:12] in listed.output for table in tables())
+    planned = reproduce(
+        "table-multi-step", "--models", "cifar10/resnet18/*", "--dry-run", "--out", tmp_path / "root"
+    )
+    assert "Plan: 8 models" in planned.output
+    assert "minutes on one H200" in planned.output
+    assert not (tmp_path / "root").exists()
+
+
+def test_mistakes(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="say what to reproduce"):
+        reproduce()
+    with pytest.raises(ValueError, match="--seeds must be whole numbers"):
+        reproduce("all", "--seeds", "one", "--dry-run")
+    with pytest.raises(ValueError, match="jobs must be >= 1, got 0"):
+        Runner(jobs=0)
+
+
+def small_chain(root: Path) -> Chain:
+    (found,) = wanted(["table-single-step"], RFGSM).chains(SMALL, Place(root=root), [0])
+    return found
+
+
+def test_a_step_that_fails_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+    broken = small_chain(tmp_path)
+    broken.steps[0].folder.mkdir(parents=True)
+    (broken.steps[0].folder / "stray.txt").write_text("not a run")
+    words = ["table-single-step", "--models", RFGSM + "*", "--scale", "small", "--jobs", 2, "--out", tmp_path]
+    done = reproduce(*words)
+    assert done.exit_code == 1
+    assert "is not empty and holds no run" in done.output.replace("\n", " ")
+    assert "by hand: scaleproof train rfgsm" in done.output.replace("\n", " ")
+    numbers = read(tmp_path / "reproduction.json")["numbers"]
+    measured = {number["claim"].split("/")[1] for number in numbers if number["runs"]}
+    assert measured == {"preact-resnet18-rfgsm-si"}
+
+
+def test_killed_and_run_again(tmp_path: Path) -> None:
+    """kill -9 of the command while its child trains: the next run waits for the child, or resumes what it left."""
+    root = tmp_path / "root"
+    words = [
+        "reproduce",
+        "table-single-step",
+        "--models",
+        RFGSM,
+        "--scale",
+        "small",
+        "--jobs",
+        "2",
+        "--out",
+        str(root),
+    ]
+    process = subprocess.Popen([sys.executable, "-m", "scaleproof", *words], start_new_session=True)
+    step = small_chain(root).steps[0]
+    until = time.monotonic() + 120
+    while not step.folder.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    done = subprocess.run(
+        [sys.executable, "-m", "scaleproof", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert step.state == "done"
+    assert len([one for one in read(root / "reproduction.json")["numbers"] if one["runs"]]) == 4
+
+
+def test_whoever_comes_second_waits(tmp_path: Path) -> None:
+    said: list[str] = []
+    holder = "import sys, time\nfrom pathlib import Path\nfrom scaleproof.paper.runner import held\n"
+    holder += "with held(Path(sys.argv[1]), print):\n    print('held', flush=True)\n    time.sleep(600)\n"
+    other = subprocess.Popen([sys.executable, "-c", holder, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+
+    def tell(words: str) -> None:
+        said.append(words)
+        other.kill()  # a lock ends with its process
+
+    with held(tmp_path, tell):
+        assert "another process works here" in said[0]
+    other.wait()
+    other.stdout.close()

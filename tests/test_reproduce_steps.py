@@ -1,0 +1,172 @@
+"""From the paper's rows to commands: what is run, in which folder, and what is left to do."""
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from scaleproof.cli.main import app
+from scaleproof.paper import claims, experiments, tables
+from scaleproof.paper.estimate import IMAGES, TEST_IMAGES, minutes, size
+from scaleproof.paper.scales import FULL, SMALL, scale
+from scaleproof.paper.settings import own_models
+from scaleproof.paper.steps import ATTACK, CUT, DONE, MISSING, Chain, Place, Step, chain, folder_name
+from scaleproof.paper.targets import Wanted, wanted
+
+PLACE = Place(root=Path("root"))
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def all_chains(place: Place = PLACE, size: str = "full") -> tuple[Chain, ...]:
+    return wanted(["all"]).chains(scale(size), place, [0])
+
+
+def test_every_model_has_its_own_folder() -> None:
+    names = [folder_name(one.model) for one in experiments()]
+    assert len(set(names)) == len(names) == 76
+    folders = [step.folder for one in all_chains() for step in one.steps]
+    assert len(set(folders)) == len(folders)
+    assert folder_name("cifar10/resnet18/trades-si/s=15/m=0.2/beta=0.2") == (
+        "cifar10-resnet18-trades-si-s15-m0.2-beta0.2"
+    )
+
+
+@pytest.mark.parametrize("size", ["full", "small"])
+def test_the_command_line_accepts_every_step(size: str) -> None:
+    """Each command is parsed as a person's would be; its options say what the row of the paper says."""
+    steps = [(one, step) for one in all_chains(size=size) for step in one.steps]
+    assert len(steps) > 150
+    for one, step in steps:
+        name, *words = step.command
+        given = COMMANDS[name].make_context(name, words).params
+        assert given["out"] == step.folder
+        assert given["seed"] == 0
+        if name == "train":
+            assert given["method"] == one.experiment.defense
+            expected = (one.experiment.architecture, one.experiment.dataset)
+            small = ("resnet-tiny", "sample-train")
+            assert (given["model"], given["data"]) == (expected if size == "full" else small)
+            assert given["epochs"] == (None if size == "full" else 1)
+
+
+def test_every_number_is_measured_by_a_step() -> None:
+    """Whatever the paper prints, the chain of its model holds the step whose business it is."""
+    chains = {
+        one.experiment.model: one for one in all_chains(Place(root=Path("root"), checkpoints=Path("c")))
+    }
+    for claim in claims():
+        kinds = [step.kind for step in chains[claim.row.model].steps]
+        attack = claim.column.attack
+        if not claim.row.trained:
+            assert kinds == ([ATTACK] if claim.row.published else [])
+        elif attack == "standard":
+            assert "standard" in kinds
+        elif attack is not None and attack.startswith(("spsa", "rays")):
+            assert attack.split("-")[0] in kinds
+        else:
+            assert kinds[0] == "train"
+
+
+def test_a_table_asks_for_its_own_columns_alone() -> None:
+    kinds = {
+        table.id: {
+            step.kind for one in wanted([f"table-{table.id}"]).chains(FULL, PLACE, [0]) for step in one.steps
+        }
+        for table in tables()
+    }
+    assert kinds["single-step"] == {"train"}
+    assert kinds["black-box"] == {"train", "spsa", "rays"}
+    assert kinds["multi-step"] == {"train", "standard"}
+    assert kinds["attacks"] == {"train", "attack"}  # on our own models: no checkpoint was given
+
+
+def test_published_models_come_from_a_folder() -> None:
+    one = next(found for found in experiments("attacks") if found.published)
+    assert chain(one, FULL, PLACE, [ATTACK]).steps == ()
+    (step,) = chain(one, FULL, Place(root=Path("root"), checkpoints=Path("zoo")), [ATTACK]).steps
+    assert step.words[:2] == ("evaluate", f"robustbench:{one.published}@zoo")
+    assert step.words[step.words.index("--restarts") + 1] == "5"
+    (stand_in,) = chain(one, SMALL, PLACE, [ATTACK]).steps
+    assert stand_in.words[1] == "undefended"
+
+
+def test_our_own_models_stand_beside_them() -> None:
+    names = [one.model for one in own_models("attacks")]
+    assert names == [
+        *("cifar10/resnet18/trades", "cifar10/resnet18/at", "cifar10/resnet18/mart", "cifar10/resnet50/at")
+    ]
+    assert own_models("scale") == ()
+    wide = own_models("attacks")[-1]
+    assert (wide.architecture, wide.defense, wide.claims) == ("resnet50", "at", ())
+
+
+def test_variants_say_recipe_and_length() -> None:
+    one = next(found for found in experiments() if found.model == "cifar10/resnet18/at")
+    assert chain(one, FULL, PLACE, []).variant == "pang-120"
+    short = chain(one, FULL, Place(root=Path("root"), epochs=30), [])
+    assert (short.variant, short.epochs) == ("pang-30", 30)
+    assert "--epochs" in short.steps[0].words
+    literal = chain(one, FULL, Place(root=Path("root"), recipe="paper-literal"), [])
+    assert literal.variant == "paper-literal-120"
+    assert chain(one, SMALL, PLACE, []).variant == "small"
+    assert chain(one, FULL, PLACE, [], seed=2).folder == Path("root/cifar10-resnet18-at/pang-120/seed-2")
+
+
+def test_the_state_of_a_step_is_in_its_folder(tmp_path: Path) -> None:
+    step = Step(kind="train", folder=tmp_path / "train", words=("train",))
+    assert step.state == MISSING
+    step.folder.mkdir()
+    (step.folder / "unfinished.json").write_text("{}")
+    assert step.state == CUT
+    (step.folder / "run.json").write_text("{}")
+    assert step.state == DONE
+
+
+def test_results_kept_without_weights_are_noticed(tmp_path: Path) -> None:
+    one = next(found for found in experiments() if found.model == "cifar10/resnet18/at")
+    found = chain(one, FULL, Place(root=tmp_path), ["standard"])
+    assert not found.lost_weights
+    train = found.folder / "train"
+    train.mkdir(parents=True)
+    (train / "run.json").write_text("{}")
+    assert found.lost_weights
+    assert [step.kind for step in found.missing] == ["standard"]
+    (train / "model.safetensors").touch()
+    assert not found.lost_weights
+
+
+def test_the_estimate_follows_size_and_length() -> None:
+    """A ResNet-18 forward at 32 x 32 is 0.56 billion multiplications; a WRN-34-10's is 6.7 (both well known)."""
+    assert size("resnet18") == 1
+    assert size("wrn-34-10") == pytest.approx(6.7 / 0.56, rel=0.03)
+    found = {one.experiment.model: one for one in all_chains()}
+    at = found["cifar10/resnet18/at"]
+    assert minutes(at.steps[0], at) == pytest.approx(120 * 50_000 / 128 * 13.5e-3 / 60)
+    deep = found["cifar10/wrn-34-10/at"]
+    assert minutes(deep.steps[0], deep) == pytest.approx(
+        minutes(at.steps[0], at) * size("wrn-34-10") * 90 / 120
+    )
+    datasets = {one.dataset for one in experiments()}
+    assert datasets == set(IMAGES) == set(TEST_IMAGES)
+
+
+def test_seeds_are_for_models_that_are_trained() -> None:
+    chains = wanted(["table-attacks"]).chains(FULL, PLACE, [0, 1])
+    assert [one.seed for one in chains if not one.experiment.trained] == [0] * 7
+    assert [one.seed for one in chains if one.experiment.trained] == [0] * 4 + [1] * 4
+
+
+def test_unknown_words() -> None:
+    with pytest.raises(
+        ValueError, match=r"nothing to reproduce is called 'table-multistep'. Did you mean 'table-multi"
+    ):
+        wanted(["table-multistep"])
+    with pytest.raises(ValueError, match=r"a scale must be one of full, small, got 'tiny'"):
+        scale("tiny")
+    with pytest.raises(
+        ValueError, match=r"--models must match a model of the tables \(cifar10/resnet18/.*got 'cifar11"
+    ):
+        wanted(["all"], "cifar11/*")
+    chosen = wanted(["table-multi-step"], "cifar10/resnet18/*")
+    assert isinstance(chosen, Wanted)
+    assert len(chosen.experiments()) == 8
