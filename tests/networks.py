@@ -39,3 +39,8 @@ def small() -> SmallConvNet:
     net = SmallConvNet()
     net.eval()
     return net
+
+
+def other() -> SmallConvNet:
+    """As small, with other weights."""
+    return SmallConvNet(seed=1).eval()

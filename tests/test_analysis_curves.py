@@ -54,6 +54,9 @@ def test_cosines_of_a_hand_made_head() -> None:
     np.testing.assert_allclose(found.values["clean_other"], [0.8, 0.8, 0.8, 0.0], atol=1e-6)
     assert found.counts["clean_true"] == [0, 0, 0, 0, 0, 0, 3, 1]
     assert found.counts["clean_other"] == [0, 0, 0, 0, 1, 0, 0, 3]
+    assert found.all_classes["clean"] == [0, 0, 0, 0, 1, 0, 3, 4], (
+        "of two classes, all are the true and the other"
+    )
     assert found.mismatch["clean"] == 0.5, "logits say 0 for all; the cosine says 1 for the first two"
     corner = torch.tensor([0.3 - EPS, 0.4 + EPS])
     assert found.values["adversarial_true"][0] == pytest.approx(float(corner[0] / corner.norm()), rel=1e-4)

@@ -31,8 +31,9 @@ LAYERS = [
     {"analysis", "audit", "claims", "gallery", "museum", "provenance"},
     {"baseline", "verify"},
     {"gate"},
-    {"train", "export", "paper"},
+    {"train", "export"},
     {"report"},
+    {"paper"},
     {"cli"},
 ]
 ALONE = {"report": {"files", "statistics"}}  # renders run folders without the rest of the package

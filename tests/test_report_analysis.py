@@ -168,6 +168,11 @@ BAD: dict[str, tuple[tuple[Any, ...], Any, str]] = {
         [1, 2, 3, 4],
         "clean_true must be 4 numbers that add up",
     ),
+    "all classes": (
+        ("parts", "cosines", "all_classes"),
+        {"clean": [1, 2, 3, 4], "adversarial": [1, 2]},
+        "adversarial must be 4 numbers",
+    ),
     "mismatch": (("parts", "cosines", "mismatch", "clean"), 1.5, "mismatch.clean must be a fraction"),
     "share": (
         ("parts", "eps", "lines", 0, "points", 1, "robust", "accuracy"),

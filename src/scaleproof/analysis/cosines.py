@@ -1,4 +1,4 @@
-"""Histograms of cosines: how close features are to the weights of their true class and of the best other (Figure 6)."""
+"""Histograms of cosines of features and class weights: of the true class, the best other and all classes (Figure 6)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from scaleproof.rng import Rng
 from scaleproof.speed import exact_float32
 from scaleproof.store import MemoryStore, UnitStore
 
+KINDS = ("clean", "adversarial")
 SERIES = ("clean_true", "clean_other", "adversarial_true", "adversarial_other")
 MISMATCHES = ("clean_mismatch", "adversarial_mismatch")
 
@@ -52,6 +53,7 @@ class Cosines:
 
     plan: CosinePlan
     values: Mapping[str, NDArray[np.float32]]
+    all_classes: Mapping[str, list[int]]  # counts over every class of every image, clean and adversarial
     mismatch: Mapping[str, float]  # share of images whose largest cosine is not the decision
     seconds: float
 
@@ -66,6 +68,7 @@ class Cosines:
             "edges": self.plan.edges,
             "count": len(self.values["clean_true"]),
             "counts": self.counts,
+            "all_classes": dict(self.all_classes),
             "means": {name: float(values.mean()) for name, values in self.values.items()},
             "mismatch": dict(self.mismatch),
             "seconds": self.seconds,
@@ -104,6 +107,9 @@ def cosine_histograms(
     return Cosines(
         plan=plan,
         values={name: joined[name] for name in SERIES},
+        all_classes={
+            kind: np.sum([piece[f"{kind}_all"] for piece in pieces], axis=0).tolist() for kind in KINDS
+        },
         mismatch={name.removesuffix("_mismatch"): float(joined[name].mean()) for name in MISMATCHES},
         seconds=seconds_of(pieces),
     )
@@ -115,11 +121,12 @@ def cosines_of(subject: Subject, oracle: Oracle, plan: CosinePlan, rows: Rows) -
     attack = PGD(threat=subject.threat, steps=plan.steps, name="cosines")
     found = perturb(attack, oracle, x, y, index, Rng(subject.seed, attack.name, 0))
     values: dict[str, NDArray[Any]] = {}
-    for kind, images in (("clean", x), ("adversarial", found)):
+    for kind, images in zip(KINDS, (x, found), strict=True):
         output: Output = oracle.judge_outputs(images, features=True)
         with torch.no_grad(), exact_float32():
             cosines = output.cosines
         values[f"{kind}_true"] = column(cosines, y).float().cpu().numpy()
         values[f"{kind}_other"] = best_other(cosines, y).float().cpu().numpy()
+        values[f"{kind}_all"] = np.array(histogram(cosines.float().cpu().numpy(), plan.edges))
         values[f"{kind}_mismatch"] = (cosines.argmax(1) != output.logits.argmax(1)).cpu().numpy()
     return values

@@ -31,6 +31,7 @@ def command(
     arch: options.Arch = None,
     head: options.Head = None,
     parts: Annotated[str, typer.Option(help="Some of these, with commas between.")] = ALL_PARTS,
+    directions: Annotated[int, typer.Option(help="Random directions of the part `weights`.")] = 1,
     norm: options.Norm = "linf",
     eps: options.Eps = None,
     seed: options.Seed = 0,
@@ -50,12 +51,13 @@ def command(
 ) -> None:
     """Loss surfaces, weight loss surface, cosines, accuracy against eps and steps, and which class becomes which."""
     words = {**locals(), "attacks": "pgd", "steps": 20, "restarts": 1, "step_size": None}
-    from scaleproof.analysis import Plan
+    from scaleproof.analysis import Plan, WeightPlan
     from scaleproof.cli.setup import Request, prepare
 
     if out is not None and into is not None:
         raise ValueError("give --out for a folder of its own or --into for an evaluation's, not both")
-    plan = Plan(parts=tuple(part.strip() for part in parts.split(",")))
+    chosen = tuple(part.strip() for part in parts.split(","))
+    plan = Plan(parts=chosen, weights=WeightPlan(directions=directions))
     host = None if into is None else Host.read(into)
     words["out"] = out if host is None else host.folder
     beside = {} if host is None else {"into": host.settings_sha256}

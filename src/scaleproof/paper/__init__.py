@@ -1,6 +1,7 @@
-"""The paper (arXiv 2201.12527) as data: its numbers, what it says in words, and the experiments behind them."""
+"""The paper (arXiv 2201.12527) as data: its numbers, figures and sentences, and the experiments behind them."""
 
 from scaleproof.paper.claims import Claim, Column, Note, Row, Table, claim, claims, find, tables
+from scaleproof.paper.figures import Figure, figure, figures
 from scaleproof.paper.judge import Comparison, Judgement, Measured, judge, printed
 from scaleproof.paper.prose import ProseClaim, Quantity, prose, quantities
 from scaleproof.paper.settings import Experiment, experiments
@@ -10,6 +11,7 @@ __all__ = [
     "Column",
     "Comparison",
     "Experiment",
+    "Figure",
     "Judgement",
     "Measured",
     "Note",
@@ -20,6 +22,8 @@ __all__ = [
     "claim",
     "claims",
     "experiments",
+    "figure",
+    "figures",
     "find",
     "judge",
     "printed",

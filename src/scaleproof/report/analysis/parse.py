@@ -115,14 +115,22 @@ def parse_cosines(fields: Fields, _: Arrays) -> Cosines:
     for name, values in counts.items():
         if len(values) != len(edges) - 1 or sum(values) != count:
             inner.refuse(name, f"{len(edges) - 1} numbers that add up to count = {count}", list(values))
+    every = fields.child("all_classes") if "all_classes" in fields.values else None
     return Cosines(
         steps=fields.child("plan").whole("steps"),
         edges=edges,
         count=count,
         counts=counts,
+        all_classes={} if every is None else {kind: bins(every, kind, len(edges) - 1) for kind in KINDS},
         means={name: means.number(name) for name in SERIES},
         mismatch={kind: mismatch.fraction(kind) for kind in KINDS},
     )
+
+
+def bins(fields: Fields, key: str, length: int) -> tuple[int, ...]:
+    """Return a field that must be one count for each bin."""
+    values = wholes(fields, key)
+    return values if len(values) == length else fields.refuse(key, f"{length} numbers", list(values))
 
 
 def parse_line(fields: Fields) -> Line:

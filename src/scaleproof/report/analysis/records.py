@@ -37,6 +37,9 @@ class Cosines:
     edges: tuple[float, ...]
     count: int
     counts: Mapping[str, tuple[int, ...]]
+    all_classes: Mapping[
+        str, tuple[int, ...]
+    ]  # of every class of every image; empty in runs that did not keep it
     means: Mapping[str, float]
     mismatch: Mapping[str, float]
 
