@@ -13,7 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from scaleproof.cli.main import app
-from scaleproof.paper import tables
+from scaleproof.paper import prose, tables
+from scaleproof.paper.figures import figures
 from scaleproof.paper.runner import Runner, held
 from scaleproof.paper.scales import SMALL
 from scaleproof.paper.steps import Chain, Place
@@ -75,10 +76,23 @@ def test_the_other_tables_at_the_small_scale(name: str, tmp_path: Path) -> None:
     whole_table(name, tmp_path)
 
 
+@pytest.mark.long
+def test_every_figure_at_the_small_scale(tmp_path: Path) -> None:
+    done = reproduce(*(one.id for one in figures()), "--scale", "small", "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert sorted(path.stem for path in tmp_path.glob("*.png")) == sorted(one.id for one in figures())
+    sentences = {one["id"]: one for one in read(tmp_path / "reproduction.json")["sentences"]}
+    needed = {quantity for one in figures() for quantity in one.quantities} | {"head-norm"}
+    about = [one.id for one in prose() if {one.left.get("quantity"), one.right.get("quantity")} & needed]
+    assert len(about) > 5
+    assert {sentences[name]["verdict"] for name in about} == {"inconclusive"}  # measured, and settles nothing
+
+
 def test_the_list_and_the_plan_compute_nothing(tmp_path: Path) -> None:
     listed = reproduce("--list", "--out", tmp_path / "root")
     assert listed.exit_code == 0
-    assert all(f"table-{table.id}"[:12] in listed.output for table in tables())
+    names = [*(f"table-{table.id}" for table in tables()), *(figure.id for figure in figures())]
+    assert all(name[:12] in listed.output for name in names)
     planned = reproduce(
         "table-multi-step", "--models", "cifar10/resnet18/*", "--dry-run", "--out", tmp_path / "root"
     )

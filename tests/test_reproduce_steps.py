@@ -164,7 +164,8 @@ def test_unknown_words() -> None:
     with pytest.raises(ValueError, match=r"a scale must be one of full, small, got 'tiny'"):
         scale("tiny")
     with pytest.raises(
-        ValueError, match=r"--models must match a model of the tables \(cifar10/resnet18/.*got 'cifar11"
+        ValueError,
+        match=r"--models must match a model of what was asked for \(cifar10/resnet18/.*got 'cifar11",
     ):
         wanted(["all"], "cifar11/*")
     chosen = wanted(["table-multi-step"], "cifar10/resnet18/*")

@@ -40,6 +40,7 @@ def command(
     precision: options.Precision = "auto",
     compile: options.Compile = False,
     allow_train_mode: options.AllowTrainMode = False,
+    report: options.Report = True,
     out: options.Out = None,
     into: Annotated[
         Path | None,
@@ -63,9 +64,9 @@ def command(
     beside = {} if host is None else {"into": host.settings_sha256}
     job = prepare("analysis", Request.of(words), {"plan": plan.as_json(), **beside})
     if host is None:
-        run(job, plan, allow_train_mode)
+        run(job, plan, allow_train_mode, report)
     else:
-        run_into(job, plan, allow_train_mode, host)
+        run_into(job, plan, allow_train_mode, host, report)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +141,7 @@ class Host:
         return replace(counted, attacks=tuple(attack["label"] for attack in self.evaluation["attacks"]))
 
 
-def run(job: Job, plan: Plan, allow_train_mode: bool) -> None:
+def run(job: Job, plan: Plan, allow_train_mode: bool, report: bool) -> None:
     """Analyse into a folder of its own, unless the same run is finished; then show what is there."""
     from scaleproof.store import close_run
 
@@ -150,10 +151,10 @@ def run(job: Job, plan: Plan, allow_train_mode: bool) -> None:
         record = job.run_json(analysis.seconds)
         write(job, analysis, record)
         close_run(job.folder, record)
-    show(job.folder)
+    show(job.folder, report)
 
 
-def run_into(job: Job, plan: Plan, allow_train_mode: bool, host: Host) -> None:
+def run_into(job: Job, plan: Plan, allow_train_mode: bool, host: Host, report: bool) -> None:
     """Analyse beside a finished evaluation; its own files stay as they are, its page is rendered again."""
     import shutil
 
@@ -166,7 +167,7 @@ def run_into(job: Job, plan: Plan, allow_train_mode: bool, host: Host) -> None:
         analysis = work(job, plan, allow_train_mode, store, classes)
         write(job, analysis, job.run_json(analysis.seconds))
         shutil.rmtree(host.folder / UNFINISHED, ignore_errors=True)
-    show(job.folder)
+    show(job.folder, report)
 
 
 def work(job: Job, plan: Plan, allow_train_mode: bool, store: UnitStore, classes: Classes | None) -> Analysis:
@@ -204,19 +205,19 @@ def write(job: Job, analysis: Analysis, record: dict[str, object]) -> None:
     write_json(job.folder / "analysis.json", document)
 
 
-def show(folder: Path) -> None:
+def show(folder: Path, report: bool) -> None:
     """Print the curves of an analysis and its notes, and render the report."""
     from rich.console import Console
 
-    from scaleproof.report import render
+    from scaleproof.cli.show import rendered
 
-    console, paths = Console(), render(folder)
+    console, page = Console(), rendered(folder, report)
     document = json.loads((folder / "analysis.json").read_text())
     if "eps" in document["parts"]:
         console.print(eps_table(document))
     done = f"Parts: {', '.join(document['parts'])}; n = {document['count']}."
     notes = [f"note: {note}." for note in document["notes"]]
-    for remark in [done, *notes, "Robust accuracy is an upper bound.", f"Report: {paths[0]}"]:
+    for remark in [done, *notes, "Robust accuracy is an upper bound.", page]:
         console.print(remark, soft_wrap=True, markup=False, highlight=False)
 
 

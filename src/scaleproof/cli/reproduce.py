@@ -1,4 +1,4 @@
-"""`scaleproof reproduce`: the paper's tables, trained, attacked and held against what it prints."""
+"""`scaleproof reproduce`: the paper's tables and figures, trained, attacked and held against what it prints."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ RESULT, PAGE = "reproduction.json", "reproduction.md"
 
 def command(
     targets: Annotated[
-        list[str] | None, typer.Argument(help="table-multi-step, table-single-step, ..., or all: see --list.")
+        list[str] | None, typer.Argument(help="table-multi-step, fig-scale, ..., or all: see --list.")
     ] = None,
     show_list: Annotated[
-        bool, typer.Option("--list", help="Show every table: claims, measured and missing.")
+        bool, typer.Option("--list", help="Show every table and figure: claims, measured and missing.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
     scale: Annotated[str, typer.Option(help="full, or small: a smoke test on a CPU in minutes.")] = "full",
@@ -65,7 +65,9 @@ def command(
     size = chosen_scale(scale)
     root = out or Path("runs") / ("paper" if size.architecture is None else f"paper-{size.name}")
     if not targets and not show_list:
-        raise ValueError("say what to reproduce: table-multi-step, ..., or all; --list shows everything")
+        raise ValueError(
+            "say what to reproduce: table-multi-step, fig-scale, ..., or all; --list shows everything"
+        )
     place = Place(
         root=root.absolute() if ray or ray_address else root,
         data_folder=data_folder,
@@ -86,7 +88,7 @@ def command(
     failures = run(
         chains, jobs=jobs, ray=ray, ray_address=ray_address, after=lambda: write(choice, size, root)
     )
-    show_results(console, write(choice, size, root), root)
+    show_results(console, write(choice, size, root), drawn(choice, size, root), root)
     if failures:
         raise SystemExit(told(console, failures))
 
@@ -122,11 +124,31 @@ def check_weights(chains: Sequence[Chain]) -> None:
 def read_results(choice: Wanted, size: Scale, root: Path) -> Reproduction:
     from scaleproof.paper.claims import claims
     from scaleproof.paper.measured import measurements
+    from scaleproof.paper.quantities import quantities
     from scaleproof.paper.reproduction import reproduction
 
-    variant = None if size.architecture is None else size.name
-    found = measurements(root, choice.experiments(), variant)
-    return reproduction(choice.tables, claims(), found, scale=size.name)
+    variant, models = variant_of(size), choice.experiments()
+    found = measurements(root, models, variant)
+    seen = quantities(root, choice.figures, models, variant)
+    return reproduction(choice.tables, claims(), found, scale=size.name, quantities=seen)
+
+
+def variant_of(size: Scale) -> str | None:
+    """The folders of a scale; those of the full one have the names of recipes."""
+    return None if size.architecture is None else size.name
+
+
+def drawn(choice: Wanted, size: Scale, root: Path) -> list[Path]:
+    """Every figure that there is something to draw from, by the first seed."""
+    from scaleproof.paper.figures import draw
+    from scaleproof.paper.quantities import figure_folders
+
+    paths = []
+    for figure in choice.figures:
+        folders = figure_folders(root, figure, choice.experiments(), variant_of(size))
+        if folders or figure.command is None:
+            paths.append(draw(figure, next(iter(folders.values()), {}), root))
+    return paths
 
 
 def write(choice: Wanted, size: Scale, root: Path) -> Reproduction:
@@ -145,8 +167,10 @@ def write(choice: Wanted, size: Scale, root: Path) -> Reproduction:
 
 
 def show_tables(console: Console, choice: Wanted, size: Scale, root: Path) -> None:
-    """Every table: how many models, claims, measured numbers, and what is missing."""
+    """Every table and figure: how many models, claims, what was measured, and what is missing."""
     from rich.table import Table as Grid
+
+    from scaleproof.paper.quantities import figure_folders
 
     found = read_results(choice, size, root)
     grid = Grid(title=f"What there is to reproduce, and what is in {root}", title_justify="left")
@@ -158,6 +182,11 @@ def show_tables(console: Console, choice: Wanted, size: Scale, root: Path) -> No
         models = len({outcome.claim.row.model for outcome in outcomes})
         numbers = [str(value) for value in (models, len(outcomes), measured, len(outcomes) - measured)]
         grid.add_row(f"table-{table.id}", *numbers, table.title)
+    for figure in choice.figures:
+        folders = figure_folders(root, figure, choice.experiments(), variant_of(size))
+        runs = len(next(iter(folders.values()), {}))
+        left = len(figure.models) - runs
+        grid.add_row(figure.id, str(len(figure.models)), "", str(runs), str(left), figure.title)
     console.print(grid)
 
 
@@ -186,14 +215,17 @@ def show_plan(console: Console, chains: Sequence[Chain], size: Scale) -> None:
         console.print(f"About {total:.0f} minutes on one H200, one after the other.")
 
 
-def show_results(console: Console, found: Reproduction, root: Path) -> None:
+def show_results(console: Console, found: Reproduction, pictures: Sequence[Path], root: Path) -> None:
     from rich.markdown import Markdown
 
     from scaleproof.paper.page import LEGEND, table_part
 
     for table in found.tables:
         console.print(Markdown(table_part(table, found.of(table))))
-    console.print(LEGEND)
+    if found.tables:
+        console.print(LEGEND)
+    for picture in pictures:
+        console.print(f"Figure: {picture}")
     console.print(f"Everything, with the sentences of the paper: {root / PAGE} and {root / RESULT}")
 
 

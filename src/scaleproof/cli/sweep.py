@@ -38,6 +38,7 @@ def command(
     precision: options.Precision = "auto",
     compile: options.Compile = False,
     allow_train_mode: options.AllowTrainMode = False,
+    report: options.Report = True,
     out: options.Out = None,
 ) -> None:
     """Multiply a model's logits by alpha and watch each attack's verdict: the paper's Figure 1."""
@@ -48,7 +49,7 @@ def command(
     scales = [options.number(part, "alphas") for part in alphas.split(",")]
     checked_alphas(scales)
     job = prepare("scale-sweep", Request.of(words), {"alphas": scales})
-    run(job, scales, allow_train_mode)
+    run(job, scales, allow_train_mode, report)
 
 
 def demo(
@@ -72,7 +73,7 @@ def demo(
     )
 
 
-def run(job: Job, alphas: list[float], allow_train_mode: bool) -> None:
+def run(job: Job, alphas: list[float], allow_train_mode: bool, report: bool) -> None:
     """Sweep, unless the same run is finished; then show what is in the folder."""
     from scaleproof.analysis import scale_sweep, sweepable
     from scaleproof.cli.live import live_bar
@@ -94,7 +95,7 @@ def run(job: Job, alphas: list[float], allow_train_mode: bool) -> None:
                 allow_train_mode=allow_train_mode,
             )
         write(job, sweep)
-    show(job.folder)
+    show(job.folder, report=report)
 
 
 def write(job: Job, sweep: Sweep) -> None:

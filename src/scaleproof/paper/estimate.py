@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from scaleproof.paper.settings import BATCH_SIZE
-from scaleproof.paper.steps import ATTACK, DONE, RAYS, SPSA, STANDARD, TRAIN, Chain, Step
+from scaleproof.paper.steps import ATTACK, DONE, FIGURE, RAYS, SPSA, STANDARD, TRAIN, Chain, Step
 
 REFERENCE = "resnet18"
 IMAGES = {"cifar10": 50_000, "cifar100": 50_000, "svhn": 73_257}
@@ -17,6 +17,7 @@ STEP |= {"gradalign": 12.8}
 MOST = max(STEP.values())
 # Seconds for 1000 images of the same network, likewise; the last two are guesses from the number of queries.
 MEASURED = {ATTACK: 2.5, STANDARD: 24.0, SPSA: 900.0, RAYS: 90.0}
+FIGURE_SECONDS = 60.0
 
 
 @cache
@@ -49,6 +50,8 @@ def minutes(step: Step, chain: Chain) -> float:
     if step.kind == TRAIN:
         steps = (chain.epochs or 0) * IMAGES[experiment.dataset] / BATCH_SIZE
         return steps * STEP.get(experiment.defense, MOST) * factor / 60_000
+    if step.kind.startswith(FIGURE):
+        return FIGURE_SECONDS * factor / 60
     count = {SPSA: chain.scale.black_box_images, RAYS: chain.scale.black_box_images}.get(step.kind)
     images = count or TEST_IMAGES[experiment.dataset]
     return MEASURED[step.kind] * factor * images / 1000 / 60

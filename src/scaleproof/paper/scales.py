@@ -20,6 +20,7 @@ class Scale:
     standard: str = "standard-bf16"  # which suite answers where the paper says AutoAttack
     standard_images: int | None = None
     black_box_images: int | None = 1000
+    figure_images: int | None = None
     stand_in: str | None = None  # for a model that others published
 
 
@@ -35,6 +36,7 @@ SMALL = Scale(
     test_images=16,
     standard_images=4,
     black_box_images=2,
+    figure_images=4,
     stand_in="undefended",
 )
 SCALES = {scale.name: scale for scale in (FULL, SMALL)}

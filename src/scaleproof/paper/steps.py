@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scaleproof.paper.claims import Column
+from scaleproof.paper.figures import figure
 from scaleproof.paper.scales import Scale
 from scaleproof.paper.settings import EPS, Experiment
 from scaleproof.store import UNFINISHED, is_finished
 from scaleproof.training.recipes import recipe
 
 WHITE_BOX = "paper"  # the suite with all four attacks of the paper
+FIGURE = "fig-"  # how the kind of a step begins that measures for a figure
 TRAIN, ATTACK, STANDARD, SPSA, RAYS = "train", "attack", "standard", "spsa", "rays"
 WEIGHTS = "model.safetensors"  # what a training leaves for the steps after it
 DONE, CUT, MISSING, UNAVAILABLE = "done", "cut", "missing", "no checkpoint"
@@ -113,7 +115,11 @@ def chain(experiment: Experiment, scale: Scale, place: Place, kinds: Iterable[st
     model = model_spec(experiment, scale, place, folder)
     if model is not None:
         wanted = kinds if experiment.trained else dict.fromkeys([ATTACK, *kinds])
-        steps += [evaluate_step(kind, model, experiment, scale, place, folder, seed) for kind in wanted]
+        measure = {True: figure_step, False: evaluate_step}
+        steps += [
+            measure[kind.startswith(FIGURE)](kind, model, experiment, scale, place, folder, seed)
+            for kind in wanted
+        ]
     return Chain(
         experiment=experiment,
         scale=scale,
@@ -180,6 +186,16 @@ def evaluate_step(
     words = ["evaluate", model, "--data", scale.test_data or experiment.dataset, *settings[kind]]
     words += [*option("--limit", images), "--seed", str(seed)]
     words += ["--checks"] if kind == STANDARD and scale.architecture is None else ["--no-checks"]
+    return Step(kind=kind, folder=folder / kind, words=(*words, *common(place)))
+
+
+def figure_step(
+    kind: str, model: str, experiment: Experiment, scale: Scale, place: Place, folder: Path, seed: int
+) -> Step:
+    """What a figure is drawn from: a sweep or an analysis of one of its models."""
+    shown = figure(kind)
+    words = [str(shown.command), model, "--data", scale.test_data or experiment.dataset, *shown.options]
+    words += [*option("--limit", scale.figure_images), "--eps", EPS, "--seed", str(seed)]
     return Step(kind=kind, folder=folder / kind, words=(*words, *common(place)))
 
 

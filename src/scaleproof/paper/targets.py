@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 
 from scaleproof.paper.claims import Column, Table, claims, tables
+from scaleproof.paper.figures import Figure, figures
 from scaleproof.paper.scales import Scale
 from scaleproof.paper.settings import Experiment, experiments, own_models
 from scaleproof.paper.steps import Chain, Place, chain, kinds_of
@@ -18,27 +19,33 @@ TABLE = "table-"
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """A choice: the tables asked for, and models by a pattern."""
+    """A choice: the tables and figures asked for, and models by a pattern."""
 
     tables: tuple[Table, ...]
+    figures: tuple[Figure, ...] = ()
     models: str = "*"
 
     def experiments(self) -> tuple[Experiment, ...]:
-        """The models of the tables, each once, and those of our own that stand beside published ones."""
+        """The models of tables and figures, each once, and those of our own that stand beside published ones."""
         found: dict[str, Experiment] = {}
         for table in self.tables:
             for experiment in (*experiments(table.id), *own_models(table.id)):
                 found.setdefault(experiment.model, experiment)
+        shown = {model for figure in self.figures for model in figure.models}
+        for experiment in experiments():
+            if experiment.model in shown:
+                found.setdefault(experiment.model, experiment)
         return tuple(one for one in found.values() if fnmatch(one.model, self.models))
 
     def kinds(self, experiment: Experiment) -> tuple[str, ...]:
-        """Which evaluations of a model the tables need."""
+        """Which evaluations of a model the tables need, and which figures it is in."""
         columns: list[Column] = []
         for table in self.tables:
             beside = {one.model for one in own_models(table.id)}
             of_model = any(claim.row.model == experiment.model for claim in claims(table.id))
             columns += table.columns if of_model or experiment.model in beside else ()
-        return kinds_of(columns)
+        drawn = [figure.id for figure in self.figures if experiment.model in figure.models]
+        return (*kinds_of(columns), *drawn)
 
     def chains(self, scale: Scale, place: Place, seeds: Sequence[int]) -> tuple[Chain, ...]:
         """Every model with its first seed, then with the next."""
@@ -51,19 +58,21 @@ class Wanted:
 
 
 def wanted(names: Sequence[str], models: str = "*") -> Wanted:
-    """Tables by name: table-multi-step, or all."""
-    known = {TABLE + table.id: table for table in tables()}
-    chosen: dict[str, Table] = {}
+    """Tables and figures by name: table-multi-step, fig-scale, or all."""
+    every = {TABLE + table.id: table for table in tables()}
+    drawn = {figure.id: figure for figure in figures()}
+    known = [*every, *drawn, ALL]
     for name in names:
-        if name != ALL and name not in known:
-            near = difflib.get_close_matches(name, [*known, ALL], n=1)
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(
-                f"nothing to reproduce is called {name!r}.{hint} There are: {', '.join([*known, ALL])}"
-            )
-        chosen |= known if name == ALL else {name: known[name]}
-    found = Wanted(tables=tuple(table for name, table in known.items() if name in chosen), models=models)
-    if not found.experiments():
-        every = ", ".join(one.model for one in Wanted(tables=found.tables).experiments()[:3])
-        raise ValueError(f"--models must match a model of the tables ({every}, ...), got {models!r}")
+            raise ValueError(f"nothing to reproduce is called {name!r}.{hint} There are: {', '.join(known)}")
+    chosen = Wanted(
+        tables=tuple(table for name, table in every.items() if name in names or ALL in names),
+        figures=tuple(figure for name, figure in drawn.items() if name in names or ALL in names),
+    )
+    found = replace(chosen, models=models)
+    if chosen.experiments() and not found.experiments():
+        some = ", ".join(one.model for one in chosen.experiments()[:3])
+        raise ValueError(f"--models must match a model of what was asked for ({some}, ...), got {models!r}")
     return found
