@@ -40,8 +40,8 @@ bench: setup-dev
 	$(BIN)/python benchmarks/attack_speed.py
 	$(BIN)/python benchmarks/memory.py
 
-docs:
-	$(PYTHON) tools/make_docs.py
+docs: setup
+	$(BIN)/python tools/make_docs.py
 
 clean:
 	rm -rf $(VENV) demo-report

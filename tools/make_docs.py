@@ -117,8 +117,9 @@ def trainings() -> str:
     """Every training under docs/results, one row a set of weights."""
     head = ["training", "weights", "epoch", "clean", "PGD-20", "CW-20", "worst", "minutes"]
     rows, facts = [], set()
-    for path in sorted(RESULTS.glob("*/training.json")):
-        found, folder = read(f"{path.parent.name}/training.json"), path.parent.name
+    for path in sorted(RESULTS.rglob("training.json")):
+        folder = path.parent.relative_to(RESULTS).as_posix()
+        found = read(f"{folder}/training.json")
         if "results" not in found:
             continue
         run = read(f"{folder}/run.json")
@@ -207,6 +208,16 @@ def museum() -> str:
     return table(head, rows) + f"\n(accuracy in %, n = {record['count']}, seed {record['seed']}, {place})\n"
 
 
+def paper() -> str:
+    """The paper's numbers and sentences beside the run folders under docs/results/paper."""
+    from scaleproof.cli.reproduce import read_results
+    from scaleproof.paper.page import page
+    from scaleproof.paper.scales import FULL
+    from scaleproof.paper.targets import ALL, wanted
+
+    return page(read_results(wanted([ALL]), FULL, RESULTS / "paper"))
+
+
 GENERATORS: dict[str, Callable[[], str]] = {
     "demo-attacks": demo_attacks,
     "demo-sweep": demo_sweep,
@@ -216,6 +227,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "parity": parity,
     "training-speed": training_speed,
     "museum": museum,
+    "paper": paper,
 }
 
 

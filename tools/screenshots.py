@@ -25,6 +25,11 @@ RESULTS = ROOT / "docs" / "results"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 WIDTHS = {"wide": (1280, 1500), "narrow": (390, 1500)}
 MOST_BYTES = 300_000
+TRAININGS = (
+    "cifar10-resnet18-free/original-12",
+    "cifar10-resnet18-free-si-s15-m0.2-beta0.2/original-12",
+    "cifar10-resnet18-gat/original-100",
+)
 
 
 def scaleproof(*words: str) -> None:
@@ -42,7 +47,7 @@ def make_pages(place: Path) -> dict[str, Path]:
     scaleproof(*attack, "--attacks", "fgsm", "--out", str(place / "fgsm"))
     scaleproof(*attack, "--attacks", "pgd,pgd-cw", "--out", str(place / "pgd"))
     scaleproof("compare", str(place / "fgsm"), str(place / "pgd"), "--out", str(place / "attacks.html"))
-    trainings = [str(RESULTS / name) for name in ("free-original", "free-si-original", "gat-original")]
+    trainings = [str(RESULTS / "paper" / name / "seed-0" / "train") for name in TRAININGS]
     scaleproof("compare", *trainings, "--out", str(place / "trainings.html"))
     return {
         "report": report / "report.html",

@@ -99,8 +99,7 @@ class Claim:
     @property
     def measurement(self) -> str:
         """The same for two numbers that one measurement settles: model, attack, restarts and metric."""
-        how = self.column.attack or "none"
-        return f"{self.row.model}/{how}/{self.column.restarts}/{self.column.metric}"
+        return measurement_name(self.row.model, self.column)
 
     @cached_property
     def fields(self) -> Mapping[str, object]:
@@ -108,6 +107,11 @@ class Claim:
         row = {name: getattr(self.row, name) for name in OF_ROW}
         column = {name: getattr(self.column, name) for name in OF_COLUMN}
         return {"table": self.table.id, "row": self.row.id, "column": self.column.id, **row, **column}
+
+
+def measurement_name(model: str, column: Column) -> str:
+    """One name for one measurement: model, attack, restarts and metric."""
+    return f"{model}/{column.attack or 'none'}/{column.restarts}/{column.metric}"
 
 
 OF_ROW = tuple(part.name for part in fields(Row) if part.name not in ("id", "name"))

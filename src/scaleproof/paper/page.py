@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from scaleproof.paper.claims import Row, Table
+from scaleproof.paper.claims import Column, Row, Table
 from scaleproof.paper.judge import FAILS, HOLDS, MISSING, UNCLEAR, Judgement
-from scaleproof.paper.reproduction import VERDICTS, Outcome, Reproduction, counted
+from scaleproof.paper.measured import Measurement
+from scaleproof.paper.reproduction import VERDICTS, Outcome, OwnRow, Reproduction, counted
 
 LEGEND = (
     "Each cell: measured (printed in the paper). A number *holds* where it could be one of our runs, by the spread of "
@@ -17,7 +18,8 @@ LEGEND = (
 def page(found: Reproduction) -> str:
     """The whole page, without a title."""
     parts = [summary(found), LEGEND + "\n"]
-    parts += [table_part(table, found.of(table)) for table in found.tables]
+    for table in found.tables:
+        parts += [table_part(table, found.of(table)), own_part(table, found.own)]
     return "\n".join([*parts, sentences_part(found.judgements)])
 
 
@@ -46,8 +48,33 @@ def table_part(table: Table, outcomes: Sequence[Outcome]) -> str:
     ]
     absent = [row_name(row) for row in table.rows if row not in rows]
     left = f"\nNot measured yet: {', '.join(absent)}.\n" if absent else ""
-    head = ["measured (printed)", *(column.name for column in table.columns), "runs"]
+    head = ["measured (printed)", *map(heading, table.columns), "runs"]
     return f"{title}\n{grid(head, lines)}{left}\n{facts(outcomes)}\n"
+
+
+def own_part(table: Table, own: Sequence[OwnRow]) -> str:
+    """Our own models under the columns of a table of published ones."""
+    rows = [row for row in own if row.table == table.id]
+    if not rows:
+        return ""
+    lines = [
+        [
+            row.model,
+            *(own_cell(row.values[column.id], column.decimals, row.short) for column in table.columns),
+            variants(row.runs),
+        ]
+        for row in rows
+    ]
+    head = ["our own, measured", *map(heading, table.columns), "runs"]
+    return grid(head, lines)
+
+
+def own_cell(value: float | None, decimals: int, short: bool) -> str:
+    return "-" if value is None else f"{value:.{decimals}f}" + ("~" if short else "")
+
+
+def heading(column: Column) -> str:
+    return column.name if column.restarts < 2 else f"{column.name}, {column.restarts} restarts"
 
 
 def row_name(row: Row) -> str:
@@ -65,9 +92,13 @@ def cell(outcome: Outcome) -> str:
 
 
 def seeds(row: Row, outcomes: Sequence[Outcome]) -> str:
-    runs = [run for one in outcomes if one.claim.row.id == row.id for run in one.runs]
-    found, variants = sorted({run.seed for run in runs}), sorted({run.variant for run in runs})
-    return f"{', '.join(variants)}; seed {', '.join(map(str, found))}"
+    return variants([run for one in outcomes if one.claim.row.id == row.id for run in one.runs])
+
+
+def variants(runs: Sequence[Measurement]) -> str:
+    """Recipes with their lengths, and seeds."""
+    names, found = sorted({run.variant for run in runs}), sorted({run.seed for run in runs})
+    return f"{', '.join(names)}; seed {', '.join(map(str, found))}"
 
 
 def facts(outcomes: Iterable[Outcome]) -> str:

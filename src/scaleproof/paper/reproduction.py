@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 
-from scaleproof.paper.claims import Claim, Table
+from scaleproof.paper.claims import Claim, Table, measurement_name
 from scaleproof.paper.judge import FAILS, HOLDS, MISSING, SEEDS, UNCLEAR, Judgement, Measured, judge
 from scaleproof.paper.measured import Measurement, by_claim
 from scaleproof.paper.prose import prose
+from scaleproof.paper.settings import own_models
 from scaleproof.statistics import student_t, wilson_half_width
 
 VERDICTS = (HOLDS, FAILS, UNCLEAR, MISSING)
@@ -72,6 +73,20 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnRow:
+    """A model of our own in a table of published ones: mean over seeds by column, None where nothing was measured."""
+
+    table: str
+    model: str
+    values: Mapping[str, float | None]
+    short: bool
+    runs: tuple[Measurement, ...]
+
+    def as_json(self, root: Path) -> dict[str, object]:
+        return {**vars(self), "runs": [run.as_json(root) for run in self.runs]}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reproduction:
     """The numbers of some tables, the sentences of the paper, and what was measured of both."""
 
@@ -79,6 +94,7 @@ class Reproduction:
     tables: tuple[Table, ...]
     outcomes: tuple[Outcome, ...]
     judgements: tuple[Judgement, ...]
+    own: tuple[OwnRow, ...]  # models of our own beside published ones
 
     def of(self, table: Table) -> tuple[Outcome, ...]:
         return tuple(outcome for outcome in self.outcomes if outcome.claim.table.id == table.id)
@@ -89,6 +105,7 @@ class Reproduction:
             "scale": self.scale,
             "tables": [{"id": table.id, "verdicts": counted(self.of(table))} for table in self.tables],
             "numbers": [outcome.as_json(root) for outcome in self.outcomes],
+            "own": [row.as_json(root) for row in self.own],
             "sentences": [judgement_as_json(judgement) for judgement in self.judgements],
         }
 
@@ -111,7 +128,25 @@ def reproduction(
         tables=tuple(tables),
         outcomes=tuple(Outcome(claim=claim, runs=tuple(runs[claim.key])) for claim in chosen),
         judgements=tuple(judge(sentence, measured) for sentence in prose()),
+        own=tuple(
+            row
+            for table in tables
+            for model in own_models(table.id)
+            if (row := own_row(table, model.model, found))
+        ),
     )
+
+
+def own_row(table: Table, model: str, found: Sequence[Measurement]) -> OwnRow | None:
+    """What was measured of one of our own models by the columns of a table, if anything was."""
+    names = {column.id: measurement_name(model, column) for column in table.columns}
+    runs = tuple(run for run in found if run.name in names.values())
+    values = {
+        id: fmean(seen) if (seen := [run.value for run in runs if run.name == name]) else None
+        for id, name in names.items()
+    }
+    short = any(run.short for run in runs)
+    return OwnRow(table=table.id, model=model, values=values, short=short, runs=runs) if runs else None
 
 
 def measured_by_name(found: Iterable[Measurement]) -> dict[str, Measured]:
