@@ -17,7 +17,15 @@ from typer.testing import CliRunner
 from report_fixtures import COUNT, add_checks, change_json, write_evaluation, write_other, write_sweep
 from scaleproof.cli.main import app
 from scaleproof.report.compare import compare
-from scaleproof.report.compare.entries import WORST, Entry, difference, load_entries, obstacle, right
+from scaleproof.report.compare.entries import (
+    WORST,
+    Entry,
+    difference,
+    differing,
+    load_entries,
+    obstacle,
+    right,
+)
 from scaleproof.report.compare.figures import compare_plates
 from scaleproof.report.compare.statistics import paired_difference, unpaired_difference
 from scaleproof.report.compare.tables import agreement_table, settings_table, side_by_side
@@ -263,3 +271,14 @@ def test_comparing_needs_no_torch(runs: tuple[Path, Path], tmp_path: Path) -> No
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {source!r}); {code}"]
     done = subprocess.run([*command, *runs, tmp_path / "c.html"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_runs_of_one_name_are_told_apart_by_their_paths(tmp_path: Path) -> None:
+    """`reproduce` calls every training `train`: what differs in the path says which one it is."""
+    places = [tmp_path / model / "pang-120" / seed / "train" for model, seed in (("at", "0"), ("at-si", "0"))]
+    folders = [write_evaluation(place) for place in places]
+    for folder in folders:
+        change_json(folder / "run.json", "name", value="train")
+    assert [entry.label for entry in load_entries(folders)] == ["at", "at-si"]
+    assert differing([("a", "x", "t"), ("a", "x", "y", "t")]) == ["t", "y"]
+    assert differing([("a", "0", "t"), ("b", "1", "t")]) == ["a/0", "b/1"]

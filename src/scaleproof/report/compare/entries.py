@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -54,12 +55,22 @@ def load_entries(folders: Sequence[Path]) -> tuple[Entry, ...]:
 
 
 def labels(paths: Sequence[Path], runs: Sequence[Run]) -> list[str]:
-    """Name runs by their own names where these differ, else by their folders, else by their whole paths."""
-    whole = [str(path) for path in paths]
-    for names in ([run.run.name for run in runs], [path.resolve().name for path in paths]):
+    """Name runs by their own names where these differ, else by what differs in their paths."""
+    for names in ([run.run.name for run in runs], differing([path.resolve().parts for path in paths])):
         if max(Counter(names).values()) == 1:
             return names
-    return whole
+    return [str(path) for path in paths]
+
+
+def differing(parts: Sequence[tuple[str, ...]]) -> list[str]:
+    """Paths without the folders that they all begin with, and without those that they all end with."""
+    begin, end = alike(parts), alike([one[::-1] for one in parts])
+    return ["/".join(one[begin : len(one) - end] or one[-1:]) for one in parts]
+
+
+def alike(parts: Sequence[tuple[str, ...]]) -> int:
+    """How many first parts all have in common."""
+    return sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False)))
 
 
 def measures(entries: Sequence[Entry]) -> list[tuple[str, str]]:
