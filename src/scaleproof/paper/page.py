@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from scaleproof.paper.claims import Column, Row, Table
 from scaleproof.paper.judge import FAILS, HOLDS, MISSING, UNCLEAR, Judgement
@@ -25,9 +25,20 @@ def page(found: Reproduction) -> str:
 
 def summary(found: Reproduction) -> str:
     """How many numbers and sentences got which verdict."""
-    numbers = {table.title: counted(found.of(table)) for table in found.tables}
-    numbers |= {"all numbers": counted(found.outcomes), "sentences": told(found.judgements)}
-    rows = [[name, *(str(counts[verdict]) for verdict in VERDICTS)] for name, counts in numbers.items()]
+    return verdicts({table.title: counted(found.of(table)) for table in found.tables} | in_all(found))
+
+
+def totals(found: Reproduction) -> str:
+    """The same in two lines."""
+    return verdicts(in_all(found))
+
+
+def in_all(found: Reproduction) -> dict[str, dict[str, int]]:
+    return {"all numbers": counted(found.outcomes), "sentences": told(found.judgements)}
+
+
+def verdicts(counts: Mapping[str, Mapping[str, int]]) -> str:
+    rows = [[name, *(str(count[verdict]) for verdict in VERDICTS)] for name, count in counts.items()]
     return grid(["verdicts", *VERDICTS], rows)
 
 
