@@ -171,9 +171,9 @@ def training_speed_line() -> str:
     rows = {row["contender"]: row for row in record["rows"] if row["model"] == "resnet18"}
     base, ours = rows["reference"]["epoch_seconds"], rows["at"]["epoch_seconds"]
     return (
-        f"PGD-10 training of a ResNet-18 takes {ours:.1f} s for an epoch of 50,000 images, {base / ours:.1f} times as fast as "
-        f"a loop in the style of published code\nin the same run ({record['hardware']['name']}, commit {record['commit']}; "
-        "[all of them](docs/results/README.md#trainings)).\n"
+        f"PGD-10 training of a ResNet-18 takes {ours:.1f} s for an epoch of 50,000 images, {base / ours:.1f} times as "
+        "fast as a loop in the style of\npublished code in the same run "
+        f"({record['hardware']['name']}, commit {record['commit']}; [more](docs/results/README.md#trainings)).\n"
     )
 
 
