@@ -74,7 +74,7 @@ def check_row(check: Check) -> Row:
             number(check.limit),
             VERDICTS[check.passed],
             check.meaning,
-            check.advice or words.DASH,
+            words.DASH if check.passed or not check.advice else check.advice,
         ),
         strong=check.passed is False,
         mark=marks[check.passed],
