@@ -22,6 +22,7 @@ KINDS = {  # how a file is called, as a pattern -> its schema; the first that fi
     "benchmarks/training-*.json": "benchmark-training",
     "benchmarks/memory-*.json": "benchmark-memory",
     "benchmarks/check-cost-*.json": "benchmark-checks",
+    "benchmarks/growth-*.json": "benchmark-growth",
     "benchmarks/*.json": "benchmark-attacks",
     "model_info/*/*/*.json": "robustbench-info",
     "paper/claims.json": "paper-claims",
