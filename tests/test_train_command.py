@@ -216,3 +216,11 @@ def test_seeds_side_by_side_are_the_seeds_alone(tmp_path: Path) -> None:
     document = json.loads((tmp_path / "alone" / "training.json").read_text())
     assert document["label"] == "RFGSM-AT-SI"
     assert document["defense"]["batch_norm"] == {"attack": "train", "attack_updates": True, "updates": "all"}
+    both = tmp_path / "both"
+    done = CliRunner().invoke(app, ["report", str(both)])
+    assert done.exit_code == 0
+    assert [both / seed / "report.html" for seed in ("seed-0", "seed-3")] == [
+        Path(line) for line in done.output.split() if line.endswith("report.html")
+    ]
+    with pytest.raises(ValueError, match="give one of the runs in it, seed-0, seed-3"):
+        load_model(str(both))

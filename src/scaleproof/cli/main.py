@@ -48,12 +48,18 @@ app.command("reproduce")(reproduce.command)
 
 
 @app.command("report")
-def report(folder: Annotated[Path, typer.Argument(help="A finished run folder.")]) -> None:
+def report(
+    folder: Annotated[Path, typer.Argument(help="A finished run folder, or a folder of several.")],
+) -> None:
     """Render a run folder again as HTML, Markdown and LaTeX; needs no torch."""
     from scaleproof.report import render
 
-    for path in render(folder):
-        typer.echo(str(path))
+    inside = (
+        [] if (folder / "run.json").exists() else sorted(path.parent for path in folder.glob("*/run.json"))
+    )
+    for run in inside or [folder]:
+        for path in render(run):
+            typer.echo(str(path))
 
 
 app.command("compare")(compare.command)

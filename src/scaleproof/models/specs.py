@@ -109,7 +109,11 @@ def weights_path(path: Path) -> Path:
         return path
     missing = [name for name in ("run.json", "model.safetensors") if not (path / name).is_file()]
     if missing:
-        raise ValueError(f"a run folder must hold run.json and model.safetensors, {path} lacks {missing}")
+        inside = sorted(found.parent.name for found in path.glob("*/model.safetensors"))
+        hint = f": give one of the runs in it, {', '.join(inside)}" if inside else ""
+        raise ValueError(
+            f"a run folder must hold run.json and model.safetensors, {path} lacks {missing}{hint}"
+        )
     return path / "model.safetensors"
 
 
