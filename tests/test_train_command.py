@@ -157,6 +157,12 @@ def invoke(*arguments: str) -> tuple[int, str]:
         (["mart", "--he"], "hypersphere embedding goes with at, trades and alp, got mart"),
         (["standard", "--si"], "standard training meets no adversary"),
         (["at", "--si", "--si-half", "top"], "--si-half must be one of both, inner, outer, got 'top'"),
+        (["at", "--norm", "l2"], "--norm needs --eps"),
+        (["gat", "--norm", "l2", "--eps", "0.5"], "not for gat"),
+        (["at", "--weight", "3"], "--weight is for methods with a weighted term, at has none"),
+        (["standard", "--steps", "3"], "--steps and --step-size are for methods with an inner attack"),
+        (["at", "--schedule", "linear"], "--schedule must be steps (with --decays), cyclic or cosine"),
+        (["at", "--schedule", "cosine", "--decays", "3"], "--schedule must be steps (with --decays)"),
         (["at", "--seeds", "1,x"], "--seeds must be whole numbers"),
         (["at", "--seeds", "1,1"], "--seeds must differ"),
         (["at", "--epochs", "0"], "epochs must be a whole number >= 1, got 0"),
@@ -224,3 +230,14 @@ def test_seeds_side_by_side_are_the_seeds_alone(tmp_path: Path) -> None:
     ]
     with pytest.raises(ValueError, match="give one of the runs in it, seed-0, seed-3"):
         load_model(str(both))
+
+
+def test_settings_that_are_asked_for_arrive(tmp_path: Path) -> None:
+    words = ["--weight", "3", "--steps", "2", "--step-size", "0.2", "--norm", "l2", "--eps", "0.5"]
+    run("trades", *QUICK, *words, "--schedule", "cosine", "--out", str(tmp_path / "l2"))
+    document = json.loads((tmp_path / "l2" / "training.json").read_text())
+    inner, defense = document["defense"]["inner"], document["defense"]
+    assert (inner["norm"], inner["eps"], inner["steps"], inner["step_size"]) == ("l2", 0.5, 2, 0.2)
+    assert defense["weight"] == 3.0
+    assert document["config"]["schedule"]["kind"] == "cosine"
+    assert document["threat"] == {"norm": "l2", "eps": 0.5}

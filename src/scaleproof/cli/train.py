@@ -39,7 +39,12 @@ def command(
     rate: chosen.Rate = None,
     weight_decay: chosen.WeightDecay = None,
     batch_size: chosen.BatchSize = None,
+    schedule: chosen.Schedule = None,
+    weight: chosen.Weight = None,
+    norm: chosen.Norm = None,
     eps: options.Eps = None,
+    steps: chosen.Steps = None,
+    step_size: chosen.StepSize = None,
     eps_warm_up: chosen.EpsWarmUp = None,
     average: chosen.Average = None,
     attack_mode: chosen.AttackMode = None,
@@ -96,7 +101,12 @@ class TrainRequest:
     rate: float | None
     weight_decay: float | None
     batch_size: int | None
+    schedule: str | None
+    weight: float | None
+    norm: str | None
     eps: str | None
+    steps: int | None
+    step_size: str | None
     eps_warm_up: int | None
     average: float | None
     attack_mode: str | None
@@ -198,9 +208,11 @@ class TrainRequest:
     def defense(self, base: Defense) -> Defense:
         from scaleproof.defenses import BatchNormPolicy, hypersphere, scale_invariant
 
-        if self.eps is not None:
-            wanted = options.number(self.eps, "eps")
-            base = base if base.ball is None else base.resized(wanted / base.ball.eps)
+        base = self.attacked(base)
+        if self.weight is not None:
+            if "weight" not in vars(base):
+                raise ValueError(f"--weight is for methods with a weighted term, {base.name} has none")
+            base = replace(base, weight=self.weight)  # type: ignore[call-arg]
         if self.attack_mode is not None:
             updates = base.batch_norm.attack_updates and self.attack_mode == "train"
             policy = BatchNormPolicy(attack=self.attack_mode, attack_updates=updates)  # type: ignore[arg-type]
@@ -219,13 +231,42 @@ class TrainRequest:
             base, scale=self.scale, margin=self.margin, weight=self.beta, inner=inner, outer=outer
         )
 
+    def attacked(self, base: Defense) -> Defense:
+        """The defense with the training attack that was asked for: its ball, then its steps."""
+        from scaleproof.threat import Threat
+
+        if self.norm is not None:
+            if self.eps is None:
+                raise ValueError("--norm needs --eps: a size under one norm means nothing under the other")
+            if base.inner is None or base.inner.start == "signs":
+                raise ValueError(f"--norm is for methods whose attack fits any ball, not for {base.name}")
+            threat = Threat(norm=self.norm, eps=options.number(self.eps, "eps"))  # type: ignore[arg-type]
+            base = replace(base, inner=replace(base.inner, threat=threat, step_size=threat.eps / 4))
+        elif self.eps is not None:
+            wanted = options.number(self.eps, "eps")
+            base = base if base.ball is None else base.resized(wanted / base.ball.eps)
+        changes: dict[str, Any] = {} if self.steps is None else {"steps": self.steps}
+        if self.step_size is not None:
+            changes["step_size"] = options.number(self.step_size, "step-size")
+        if changes and base.inner is None:
+            raise ValueError(f"--steps and --step-size are for methods with an inner attack, got {base.name}")
+        return replace(base, inner=replace(base.inner, **changes)) if changes and base.inner else base
+
     def config(self, found: Recipe) -> TrainConfig:
         """The recipe's, with what was asked for in its place; a schedule follows the number of epochs."""
-        from scaleproof.training import Steps
+        from scaleproof.training import Cosine, Cyclic, Steps
+        from scaleproof.training.schedule import Schedule
 
         config = found.config
         if self.epochs is not None:
             config = config.lasting(self.epochs)  # refuses what is no number of epochs
+        kinds: dict[str | None, Schedule] = {"cyclic": Cyclic(), "cosine": Cosine()}
+        if self.schedule in kinds and self.decays is None:
+            config = replace(config, schedule=kinds[self.schedule])
+        elif self.schedule not in (None, "steps") or (self.schedule == "steps" and self.decays is None):
+            raise ValueError(
+                f"--schedule must be steps (with --decays), cyclic or cosine, got {self.schedule!r}"
+            )
         if self.decays is not None:
             config = replace(config, schedule=Steps(options.whole_numbers(self.decays, "decays")))
         given = {

@@ -37,6 +37,15 @@ Decays = Annotated[str | None, typer.Option(help="Epochs (from 1) of the decays,
 Rate = Annotated[float | None, typer.Option(help="Learning rate.", **Hidden)]
 WeightDecay = Annotated[float | None, typer.Option(help="On all parameters.", **Hidden)]
 BatchSize = Annotated[int | None, typer.Option(help="Images a step.", **Hidden)]
+Weight = Annotated[
+    float | None, typer.Option(help="Of the term of trades, alp, mart, gat or gradalign: lambda.", **Hidden)
+]
+Steps = Annotated[int | None, typer.Option(help="Of the training attack.", **Hidden)]
+StepSize = Annotated[str | None, typer.Option(help="Of the training attack, as 2/255.", **Hidden)]
+Norm = Annotated[
+    str | None, typer.Option(help="linf or l2 (with --eps; steps of eps / 4 by default).", **Hidden)
+]
+Schedule = Annotated[str | None, typer.Option(help="steps (with --decays), cyclic or cosine.", **Hidden)]
 EpsWarmUp = Annotated[int | None, typer.Option(help="Epochs over which eps grows.", **Hidden)]
 Average = Annotated[
     float | None, typer.Option(help="Keep a running mean of the weights, as 0.999.", **Hidden)
