@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from scaleproof.attacks.suites import SUITES
 from scaleproof.cli.main import app
 from scaleproof.paper import claims, experiments, tables
 from scaleproof.paper.estimate import IMAGES, TEST_IMAGES, minutes, size
@@ -12,6 +13,7 @@ from scaleproof.paper.scales import FULL, SMALL, scale
 from scaleproof.paper.settings import own_models
 from scaleproof.paper.steps import ATTACK, CUT, DONE, MISSING, Chain, Place, Step, chain, folder_name
 from scaleproof.paper.targets import Wanted, wanted
+from scaleproof.store import write_json
 
 PLACE = Place(root=Path("root"))
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -62,7 +64,7 @@ def test_every_number_is_measured_by_a_step() -> None:
         elif attack == "standard":
             assert "standard" in kinds
         elif attack is not None and attack.startswith(("spsa", "rays")):
-            assert attack.split("-")[0] in kinds
+            assert attack in kinds
         else:
             assert kinds[0] == "train"
 
@@ -75,7 +77,7 @@ def test_a_table_asks_for_its_own_columns_alone() -> None:
         for table in tables()
     }
     assert kinds["single-step"] == {"train"}
-    assert kinds["black-box"] == {"train", "spsa", "rays"}
+    assert kinds["black-box"] == {"train", "spsa-128", "spsa-256", "spsa-512", "rays"}
     assert kinds["multi-step"] == {"train", "standard"}
     assert kinds["attacks"] == {"train", "attack"}  # on our own models: no checkpoint was given
 
@@ -84,7 +86,7 @@ def test_published_models_come_from_a_folder() -> None:
     one = next(found for found in experiments("attacks") if found.published)
     assert chain(one, FULL, PLACE, [ATTACK]).steps == ()
     (step,) = chain(one, FULL, Place(root=Path("root"), checkpoints=Path("zoo")), [ATTACK]).steps
-    assert step.words[:2] == ("evaluate", f"robustbench:{one.published}@zoo")
+    assert step.words[:2] == ("evaluate", f"robustbench:cifar10/Linf/{one.published}@zoo")
     assert step.words[step.words.index("--restarts") + 1] == "5"
     (stand_in,) = chain(one, SMALL, PLACE, [ATTACK]).steps
     assert stand_in.words[1] == "undefended"
@@ -150,13 +152,26 @@ def test_the_estimate_follows_size_and_length() -> None:
     assert datasets == set(IMAGES) == set(TEST_IMAGES)
 
 
-def test_seeds_are_for_models_that_are_trained() -> None:
+def test_every_model_has_every_seed() -> None:
+    """A published model is attacked with each: its numbers vary by the starts alone."""
     chains = wanted(["table-attacks"]).chains(FULL, PLACE, [0, 1])
-    assert [one.seed for one in chains if not one.experiment.trained] == [0] * 7
-    assert [one.seed for one in chains if one.experiment.trained] == [0] * 4 + [1] * 4
+    assert [one.seed for one in chains] == [0] * 11 + [1] * 11
+
+
+def test_what_a_training_did_not_measure_is_measured_after_it(tmp_path: Path) -> None:
+    """A training whose own attacks were fewer than the paper's gets the attacks as a step."""
+    one = next(found for found in experiments() if found.model == "cifar10/resnet18/at")
+    train = chain(one, FULL, Place(root=tmp_path), []).folder / "train"
+    for names, kinds in ((["pgd", "pgd-cw"], ["train", "attack"]), (SUITES["paper"], ["train"])):
+        evaluation = {"attacks": [{"name": name} for name in names]}
+        write_json(train / "training.json", {"results": {"selected": {"evaluation": evaluation}}})
+        write_json(train / "run.json", {})
+        assert [step.kind for step in chain(one, FULL, Place(root=tmp_path), []).steps] == kinds
 
 
 def test_unknown_words() -> None:
+    with pytest.raises(ValueError, match="--epochs must be >= 1, got 0"):
+        Place(root=Path("root"), epochs=0)
     with pytest.raises(
         ValueError, match=r"nothing to reproduce is called 'table-multistep'. Did you mean 'table-multi"
     ):

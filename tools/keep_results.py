@@ -12,8 +12,9 @@ import shutil
 import sys
 from pathlib import Path
 
-KEPT = ("run.json", "training.json", "evaluation.json", "sweep.json", "analysis.json", "analysis.npz")
+KEPT = ("training.json", "evaluation.json", "sweep.json", "analysis.json", "analysis.npz")
 KEPT += ("verdicts.npz", "verdicts-selected.npz", "verdicts-last.npz", "curve.png")
+LAST = "run.json"  # it makes a folder finished
 
 
 def keep(source: Path, target: Path) -> list[Path]:
@@ -26,7 +27,7 @@ def keep(source: Path, target: Path) -> list[Path]:
                 raise SystemExit(f"{place} holds another run than {run.parent}: move one of them away")
             continue
         place.mkdir(parents=True, exist_ok=True)
-        for name in KEPT:
+        for name in (*KEPT, LAST):
             if (run.parent / name).exists():
                 shutil.copyfile(run.parent / name, place / name)
         copied.append(place)

@@ -241,9 +241,10 @@ def paper_verdicts() -> str:
 def reproduced() -> Reproduction:
     from scaleproof.cli.reproduce import read_results
     from scaleproof.paper.scales import FULL
+    from scaleproof.paper.steps import Place
     from scaleproof.paper.targets import ALL, wanted
 
-    return read_results(wanted([ALL]), FULL, RESULTS / "paper")
+    return read_results(wanted([ALL]), FULL, Place(root=RESULTS / "paper"))
 
 
 GENERATORS: dict[str, Callable[[], str]] = {

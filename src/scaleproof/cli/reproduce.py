@@ -10,14 +10,14 @@ import typer
 from scaleproof.cli import options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.console import Console
 
     from scaleproof.paper.reproduction import Reproduction
     from scaleproof.paper.runner import Failure
     from scaleproof.paper.scales import Scale
-    from scaleproof.paper.steps import Chain
+    from scaleproof.paper.steps import Chain, Place
     from scaleproof.paper.targets import Wanted
 
 RESULT, PAGE = "reproduction.json", "reproduction.md"
@@ -68,33 +68,38 @@ def command(
         raise ValueError(
             "say what to reproduce: table-multi-step, fig-scale, ..., or all; --list shows everything"
         )
+    if size.architecture is not None and (epochs, recipe, checkpoints) != (None, None, None):
+        raise ValueError(
+            f"--scale {scale} has its own length and models: leave --epochs, --recipe and --checkpoints"
+        )
+    far = ray or ray_address is not None
     place = Place(
-        root=root.absolute() if ray or ray_address else root,
-        data_folder=data_folder,
-        checkpoints=checkpoints,
+        root=root.absolute() if far else root,
+        data_folder=data_folder.absolute() if far and data_folder else data_folder,
+        checkpoints=checkpoints.absolute() if far and checkpoints else checkpoints,
         device=device,
         epochs=epochs,
         recipe=recipe,
     )
     choice, console = wanted(targets or [ALL], models), Console()
     if show_list:
-        show_tables(console, choice, size, root)
+        show_tables(console, choice, size, place)
         return
     chains = choice.chains(size, place, options.whole_numbers(seeds, "seeds"))
-    show_plan(console, chains, size)
+    show_plan(console, chains, size, place)
     if dry_run:
         return
-    check_weights(chains)
-    failures = run(
-        chains, jobs=jobs, ray=ray, ray_address=ray_address, after=lambda: write(choice, size, root)
-    )
-    show_results(console, write(choice, size, root), drawn(choice, size, root), root)
+    failures = lost_weights(chains)
+    able = [chain for chain in chains if not chain.lost_weights]
+    failures += run(able, jobs=jobs, address=ray_address, far=far, after=lambda: write(size, root))
+    write(size, root)
+    show_results(console, read_results(choice, size, place), drawn(choice, size, place), root)
     if failures:
         raise SystemExit(told(console, failures))
 
 
 def run(
-    chains: Sequence[Chain], *, jobs: int, ray: bool, ray_address: str | None, after: object
+    chains: Sequence[Chain], *, jobs: int, address: str | None, far: bool, after: Callable[[], object]
 ) -> list[Failure]:
     """All chains with something left, here or on a cluster."""
     from scaleproof.paper.cluster import run_on_ray
@@ -103,77 +108,85 @@ def run(
     left = [chain for chain in chains if chain.missing]
 
     def ended(chain: Chain) -> None:
-        after()  # type: ignore[operator]
+        after()
 
-    if ray or ray_address is not None:
-        return run_on_ray(left, address=ray_address, tell=typer.echo, after=ended)
+    if far:
+        return run_on_ray(left, address=address, tell=typer.echo, after=ended)
     fresh = any(chain.scale.architecture is None for chain in left)
     return Runner(jobs=jobs, fresh=fresh, tell=typer.echo).run(left, ended)
 
 
-def check_weights(chains: Sequence[Chain]) -> None:
-    """A network whose folder holds its results but no weights cannot be attacked again."""
-    lost = [chain for chain in chains if chain.lost_weights]
-    if lost:
-        raise ValueError(
-            f"{lost[0].folder / 'train'} holds a finished training without its weights, and "
-            f"{lost[0].missing[0].kind} is left to do: put model.safetensors there, or give another --out"
-        )
+def lost_weights(chains: Sequence[Chain]) -> list[Failure]:
+    """Networks whose folders hold their results but no weights cannot be attacked again; the others can."""
+    from scaleproof.paper.runner import Failure
+
+    advice = "its training is finished but model.safetensors is gone: put it back, or give another --out"
+    return [
+        Failure(step=chain.missing[0], code=2, words=f"{chain.folder / 'train'}: {advice}")
+        for chain in chains
+        if chain.lost_weights
+    ]
 
 
-def read_results(choice: Wanted, size: Scale, root: Path) -> Reproduction:
+def read_results(choice: Wanted, size: Scale, place: Place) -> Reproduction:
+    """What the folders say about a choice; of the variants that were asked for, if any."""
     from scaleproof.paper.claims import claims
     from scaleproof.paper.measured import measurements
-    from scaleproof.paper.quantities import quantities
+    from scaleproof.paper.observed import observed
     from scaleproof.paper.reproduction import reproduction
 
-    variant, models = variant_of(size), choice.experiments()
-    found = measurements(root, models, variant)
-    seen = quantities(root, choice.figures, models, variant)
+    models, variants = choice.experiments(), variants_of(choice, size, place)
+    found = measurements(place.root, models, variants)
+    seen = observed(place.root, choice.figures, models, variants)
     return reproduction(choice.tables, claims(), found, scale=size.name, quantities=seen)
 
 
-def variant_of(size: Scale) -> str | None:
-    """The folders of a scale; those of the full one have the names of recipes."""
-    return None if size.architecture is None else size.name
+def variants_of(choice: Wanted, size: Scale, place: Place) -> dict[str, str]:
+    """The folders to look at, by model, where they are not those that count by themselves."""
+    from scaleproof.paper.steps import variant_of
+
+    if size.architecture is None and place.epochs is None and place.recipe is None:
+        return {}
+    return {one.model: variant_of(one, size, place)[0] for one in choice.experiments()}
 
 
-def drawn(choice: Wanted, size: Scale, root: Path) -> list[Path]:
+def drawn(choice: Wanted, size: Scale, place: Place) -> list[Path]:
     """Every figure that there is something to draw from, by the first seed."""
     from scaleproof.paper.figures import draw
-    from scaleproof.paper.quantities import figure_folders
+    from scaleproof.paper.observed import figure_folders
 
-    paths = []
+    paths, variants = [], variants_of(choice, size, place)
     for figure in choice.figures:
-        folders = figure_folders(root, figure, choice.experiments(), variant_of(size))
+        folders = figure_folders(place.root, figure, choice.experiments(), variants)
         if folders or figure.command is None:
-            paths.append(draw(figure, next(iter(folders.values()), {}), root))
+            paths.append(draw(figure, next(iter(folders.values()), {}), place.root))
     return paths
 
 
-def write(choice: Wanted, size: Scale, root: Path) -> Reproduction:
-    """What the folders say now, as JSON and as a page."""
+def write(size: Scale, root: Path) -> None:
+    """All that the folders say now, whatever was asked for, as JSON and as a page."""
     from scaleproof.files import write_atomically
     from scaleproof.paper.page import page
+    from scaleproof.paper.steps import Place
+    from scaleproof.paper.targets import ALL, wanted
     from scaleproof.store import write_json
 
-    found = read_results(choice, size, root)
+    found = read_results(wanted([ALL]), size, Place(root=root))
     write_json(root / RESULT, found.as_json(root))
     title = "# The paper, measured\n\n" + (
         "" if size.architecture is None else f"{size.words.capitalize()}.\n\n"
     )
     write_atomically(root / PAGE, (title + page(found)).encode())
-    return found
 
 
-def show_tables(console: Console, choice: Wanted, size: Scale, root: Path) -> None:
+def show_tables(console: Console, choice: Wanted, size: Scale, place: Place) -> None:
     """Every table and figure: how many models, claims, what was measured, and what is missing."""
     from rich.table import Table as Grid
 
-    from scaleproof.paper.quantities import figure_folders
+    from scaleproof.paper.observed import figure_folders
 
-    found = read_results(choice, size, root)
-    grid = Grid(title=f"What there is to reproduce, and what is in {root}", title_justify="left")
+    found, variants = read_results(choice, size, place), variants_of(choice, size, place)
+    grid = Grid(title=f"What there is to reproduce, and what is in {place.root}", title_justify="left")
     for name in ("name", "models", "numbers", "measured", "missing", "what"):
         grid.add_column(name, justify="left" if name in ("name", "what") else "right")
     for table in choice.tables:
@@ -183,20 +196,22 @@ def show_tables(console: Console, choice: Wanted, size: Scale, root: Path) -> No
         numbers = [str(value) for value in (models, len(outcomes), measured, len(outcomes) - measured)]
         grid.add_row(f"table-{table.id}", *numbers, table.title)
     for figure in choice.figures:
-        folders = figure_folders(root, figure, choice.experiments(), variant_of(size))
+        folders = figure_folders(place.root, figure, choice.experiments(), variants)
         runs = len(next(iter(folders.values()), {}))
         left = len(figure.models) - runs
         grid.add_row(figure.id, str(len(figure.models)), "", str(runs), str(left), figure.title)
     console.print(grid)
 
 
-def show_plan(console: Console, chains: Sequence[Chain], size: Scale) -> None:
+def show_plan(console: Console, chains: Sequence[Chain], size: Scale, place: Place) -> None:
     """Every chain with its steps, done or not, and the minutes that the rest takes on one H200."""
     from rich.table import Table as Grid
 
     from scaleproof.paper.estimate import minutes, total_minutes
 
-    grid = Grid(title=f"Plan: {len(chains)} models, {size.words}", title_justify="left")
+    changed = place.epochs is not None or place.recipe is not None
+    what = "another recipe or length than stated" if changed else size.words
+    grid = Grid(title=f"Plan: {len(chains)} models, {what}", title_justify="left")
     for name in ("model", "variant", "seed", "steps", "H200 minutes"):
         grid.add_column(name, justify="right" if name == "H200 minutes" else "left", overflow="fold")
     for chain in chains:
@@ -218,10 +233,10 @@ def show_plan(console: Console, chains: Sequence[Chain], size: Scale) -> None:
 def show_results(console: Console, found: Reproduction, pictures: Sequence[Path], root: Path) -> None:
     from rich.markdown import Markdown
 
-    from scaleproof.paper.page import LEGEND, table_part
+    from scaleproof.paper.page import LEGEND, own_part, table_part
 
     for table in found.tables:
-        console.print(Markdown(table_part(table, found.of(table))))
+        console.print(Markdown(table_part(table, found.of(table)) + "\n" + own_part(table, found.own)))
     if found.tables:
         console.print(LEGEND)
     for picture in pictures:

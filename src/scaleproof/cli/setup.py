@@ -20,6 +20,7 @@ from scaleproof.evaluator import checked_batch_size
 from scaleproof.look import first_logits
 from scaleproof.models import Classifier, LoadedModel, load_model
 from scaleproof.models.backward import described
+from scaleproof.models.specs import is_path
 from scaleproof.parallel import ALONE, Group, local_device
 from scaleproof.provenance import provenance
 from scaleproof.speed import Speed
@@ -199,7 +200,9 @@ def settings_of(
     return {
         "kind": kind,
         "scaleproof": __version__,
-        "model": loaded.spec,
+        "model": Path(loaded.spec).name
+        if is_path(loaded.spec)
+        else loaded.spec,  # the weights' digest is below
         "architecture": loaded.architecture,
         "normalisation": str([classifier.mean, classifier.std]),
         "logit_scale": classifier.logit_scale,

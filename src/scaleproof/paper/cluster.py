@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from scaleproof.paper.runner import Failure, Tell, held, in_this_process, run_steps
 from scaleproof.paper.steps import Chain
 
+VARIABLES = ("SCALEPROOF_DATA", "SCALEPROOF_COMMIT", "PYTHONPATH")  # that workers must see
 RETRIES = 5  # of a chain whose worker died; what was done stays done
 
 
@@ -26,7 +28,10 @@ def run_on_ray(
         raise ValueError("--ray needs Ray: pip install 'scaleproof[cluster]'") from None
     started = not ray.is_initialized()
     if started:
-        ray.init(address=address, log_to_driver=False, logging_level="warning")
+        told = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+        ray.init(
+            address=address, log_to_driver=False, logging_level="warning", runtime_env={"env_vars": told}
+        )
     try:
         gpus = 1 if ray.cluster_resources().get("GPU", 0) else 0
         # A worker serves one chain and goes: the next one finds the memory of its GPU empty.
@@ -37,7 +42,11 @@ def run_on_ray(
         while pending:
             (done, *_), _ = ray.wait(list(pending), num_returns=1)
             chain = pending.pop(done)
-            failures += ray.get(done)
+            try:
+                failures += ray.get(done)
+            except ray.exceptions.RayError as error:  # its workers died too often: the others go on
+                step = next(iter(chain.missing), chain.steps[0])
+                failures.append(Failure(step=step, code=1, words=str(error)))
             tell(f"ended: {chain.folder}")
             after(chain)
         return failures

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from scaleproof.paper.settings import BATCH_SIZE
-from scaleproof.paper.steps import ATTACK, DONE, FIGURE, RAYS, SPSA, STANDARD, TRAIN, Chain, Step
+from scaleproof.paper.settings import TEST_IMAGES
+from scaleproof.paper.steps import ATTACK, DONE, FIGURE, RAYS, SPSA, STANDARD, TRAIN, Chain, Step, recipe_of
 
 REFERENCE = "resnet18"
 IMAGES = {"cifar10": 50_000, "cifar100": 50_000, "svhn": 73_257}
-TEST_IMAGES = {"cifar10": 10_000, "cifar100": 10_000, "svhn": 26_032}
 # Milliseconds of one step of 128 images of 32 x 32 with a ResNet-18 in bf16, as docs/results has them.
 STEP = {"at": 13.5, "trades": 17.0, "alp": 16.5, "mart": 16.6, "free": 24.0, "gat": 7.2, "rfgsm": 4.6}
 STEP |= {"gradalign": 12.8}
 MOST = max(STEP.values())
-# Seconds for 1000 images of the same network, likewise; the last two are guesses from the number of queries.
-MEASURED = {ATTACK: 2.5, STANDARD: 24.0, SPSA: 900.0, RAYS: 90.0}
+# Seconds for 1000 images of the same network, likewise; the black-box ones are guesses from the number of queries.
+MEASURED = {ATTACK: 2.5, STANDARD: 24.0, **dict(zip(SPSA, (350.0, 700.0, 1400.0), strict=True)), RAYS: 90.0}
 FIGURE_SECONDS = 60.0
 
 
@@ -48,12 +47,13 @@ def minutes(step: Step, chain: Chain) -> float:
     experiment = chain.experiment
     factor = size(experiment.architecture)
     if step.kind == TRAIN:
-        steps = (chain.epochs or 0) * IMAGES[experiment.dataset] / BATCH_SIZE
+        batch = recipe_of(experiment, chain.recipe).config.batch_size
+        steps = (chain.epochs or 0) * IMAGES[experiment.dataset] / batch
         return steps * STEP.get(experiment.defense, MOST) * factor / 60_000
     if step.kind.startswith(FIGURE):
         return FIGURE_SECONDS * factor / 60
-    count = {SPSA: chain.scale.black_box_images, RAYS: chain.scale.black_box_images}.get(step.kind)
-    images = count or TEST_IMAGES[experiment.dataset]
+    black_box = chain.scale.black_box_images if step.kind in (*SPSA, RAYS) else None
+    images = black_box or TEST_IMAGES[experiment.dataset]
     return MEASURED[step.kind] * factor * images / 1000 / 60
 
 

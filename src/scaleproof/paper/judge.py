@@ -9,9 +9,10 @@ from statistics import fmean, stdev
 
 from scaleproof.paper.claims import claims
 from scaleproof.paper.prose import Item, ProseClaim
-from scaleproof.statistics import student_t
+from scaleproof.statistics import student_t, two_sided_z
 
 HOLDS, FAILS, UNCLEAR, MISSING = "holds", "does not hold", "inconclusive", "not measured"
+CONFIDENCE = 0.95
 SEEDS = 3  # fewer settle nothing
 DIGITS = 9  # beyond which a difference of printed numbers is the noise of floating point
 
@@ -20,7 +21,7 @@ DIGITS = 9  # beyond which a difference of printed numbers is the noise of float
 class Measured:
     """A value in the unit of the paper, with half the width of its interval or with the values of its seeds.
 
-    `full` is False where a training was shorter than it should be: such a value points somewhere and settles nothing.
+    `full` is False where less was measured than the paper says: such a value points somewhere and settles nothing.
     """
 
     value: float
@@ -59,7 +60,8 @@ def printed() -> dict[str, Measured]:
 
 def judge(claim: ProseClaim, measured: Mapping[str, Measured]) -> Judgement:
     """Hold a sentence against measurements, keyed as `Claim.measurement` and `Item.key` are."""
-    found = tuple(compared(claim, left, right, measured) for left, right in claim.comparisons())
+    pairs = claim.comparisons()
+    found = tuple(compared(claim, left, right, measured, len(pairs)) for left, right in pairs)
     held, failed, missing = (
         sum(one.verdict == verdict for one in found) for verdict in (HOLDS, FAILS, MISSING)
     )
@@ -78,8 +80,14 @@ def enough(claim: ProseClaim, count: int, total: int) -> bool:
     return count == total if claim.of == "all" else 2 * count > total
 
 
-def compared(claim: ProseClaim, left: Item, right: Item, measured: Mapping[str, Measured]) -> Comparison:
-    """One comparison: clear when the room it has, or lacks, is larger than the error of the difference."""
+def compared(
+    claim: ProseClaim, left: Item, right: Item, measured: Mapping[str, Measured], total: int = 1
+) -> Comparison:
+    """One of `total` comparisons: clear when the room it has, or lacks, is larger than the error of the difference.
+
+    Where all must hold, one counterexample is enough, and among many one comes up by chance: to count, it must be
+    clear at a level divided by their number (Bonferroni).
+    """
     one, other = value_of(left, measured), value_of(right, measured)
     if one is None or other is None:
         return Comparison(left=left.key, right=right.key, verdict=MISSING)
@@ -87,29 +95,32 @@ def compared(claim: ProseClaim, left: Item, right: Item, measured: Mapping[str, 
     surplus = room(claim, difference)
     if error is None:
         return Comparison(left=left.key, right=right.key, verdict=UNCLEAR, surplus=surplus)
+    strict = error if claim.of == "most" else distance(one, other, 1 - (1 - CONFIDENCE) / total)[1]
+    assert strict is not None
     if surplus > error or (claim.kind == "equal" and surplus == error == 0):
         verdict = HOLDS
     else:
-        verdict = FAILS if surplus <= -error else UNCLEAR
+        verdict = FAILS if surplus <= -strict else UNCLEAR
     return Comparison(left=left.key, right=right.key, verdict=verdict, surplus=surplus, error=error)
 
 
-def distance(one: Measured, other: Measured) -> tuple[float, float | None]:
+def distance(one: Measured, other: Measured, confidence: float = CONFIDENCE) -> tuple[float, float | None]:
     """The difference of two measurements and its error: over pairs of runs with one seed, where both have seeds.
 
-    The error is None where too few runs, or runs cut short, are behind it.
+    The error is None where too few runs, or partial ones, are behind it.
     """
+    full = one.full and other.full
     if not one.seeds and not other.seeds:
-        enough = one.full and other.full
-        return one.value - other.value, math.hypot(one.error, other.error) if enough else None
+        wider = two_sided_z(confidence) / two_sided_z(CONFIDENCE)
+        return one.value - other.value, wider * math.hypot(one.error, other.error) if full else None
     pairs = [
         one.seeds.get(seed, one.value) - other.seeds.get(seed, other.value) for seed in shared(one, other)
     ]
     if not pairs:
         return one.value - other.value, None
-    if len(pairs) < SEEDS or not (one.full and other.full):
+    if len(pairs) < SEEDS or not full:
         return fmean(pairs), None
-    return fmean(pairs), student_t(len(pairs) - 1) * stdev(pairs) / math.sqrt(len(pairs))
+    return fmean(pairs), student_t(len(pairs) - 1, confidence) * stdev(pairs) / math.sqrt(len(pairs))
 
 
 def shared(one: Measured, other: Measured) -> list[int]:

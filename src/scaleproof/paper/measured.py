@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,11 +13,22 @@ import numpy as np
 
 from scaleproof.paper.claims import Claim
 from scaleproof.paper.scales import SCALES
-from scaleproof.paper.settings import EPS, Experiment
-from scaleproof.paper.steps import ATTACK, RAYS, SPSA, STANDARD, TRAIN, folder_name, full_length
+from scaleproof.paper.settings import EPS, TEST_IMAGES, Experiment
+from scaleproof.paper.steps import (
+    ATTACK,
+    RAYS,
+    SELECTED,
+    SPSA,
+    STANDARD,
+    TRAIN,
+    folder_name,
+    full_length,
+    is_stale,
+    read,
+)
 from scaleproof.store import is_finished, read_arrays
 
-SELECTED = "selected"  # the weights that count: chosen on held-out training images
+SEED, VARIANT = re.compile(r"seed-\d+"), re.compile(r"(.+)-(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +40,7 @@ class Measurement:
     count: int  # of images
     seed: int
     variant: str
-    short: bool  # whether less was done than the recipe says
+    partial: bool  # whether it is less, or something else, than the paper measured
     folder: Path
     commit: str | None
     hardware: str
@@ -38,84 +49,108 @@ class Measurement:
         return {**vars(self), "folder": self.folder.relative_to(root).as_posix()}
 
 
-def measurements(
-    root: Path, experiments: Iterable[Experiment], variant: str | None = None
-) -> list[Measurement]:
-    """All that the folders under a root hold, of the variant asked for or of each model's best."""
+Variants = Mapping[str, str]  # by model, where another one is asked for than what counts
+
+
+def measurements(root: Path, experiments: Iterable[Experiment], variants: Variants) -> list[Measurement]:
+    """All that the folders under a root hold, of the variants asked for or of the one of each model that counts."""
     found: list[Measurement] = []
     for experiment in experiments:
-        chosen = variant_folder(root, experiment, variant)
-        if chosen is not None:
-            for folder in sorted(chosen.glob("seed-*")):
-                found += of_seed(folder, experiment)
+        for seed, folder in seed_folders(root, experiment, variants):
+            found += of_seed(folder, seed, experiment)
     return found
 
 
-def variant_folder(root: Path, experiment: Experiment, variant: str | None) -> Path | None:
-    """The folder of one variant; without a name the longest training by the recipe that the experiment states."""
+def seed_folders(root: Path, experiment: Experiment, variants: Variants) -> Iterator[tuple[int, Path]]:
+    """The folders of a model's seeds, of one variant."""
+    chosen = variant_folder(root, experiment, variants)
+    for folder in sorted(chosen.glob("seed-*")) if chosen is not None else ():
+        if SEED.fullmatch(folder.name):
+            yield int(folder.name.removeprefix("seed-")), folder
+
+
+def variant_folder(root: Path, experiment: Experiment, variants: Variants) -> Path | None:
+    """The folder of one variant; without a name that of the stated recipe, as long as it says or the longest."""
     folder = root / folder_name(experiment.model)
-    if variant is not None:
-        return folder / variant if (folder / variant).is_dir() else None
+    if experiment.model in variants:
+        named = folder / variants[experiment.model]
+        return named if named.is_dir() else None
     if not experiment.trained:
         return folder / "published" if (folder / "published").is_dir() else None
-    found = [path for path in folder.glob(f"{experiment.recipe}-*") if finished(path)]
-    return max(found, key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
+    found = {
+        int(match[2]): path
+        for path in folder.glob("*")
+        if (match := VARIANT.fullmatch(path.name)) and match[1] == experiment.recipe and finished(path)
+    }
+    full = full_length(experiment, str(experiment.recipe))
+    return found.get(full) or found.get(max(found, default=0))
 
 
 def finished(variant: Path) -> bool:
     return any(is_finished(step) for step in variant.glob("seed-*/*"))
 
 
-def of_seed(folder: Path, experiment: Experiment) -> Iterator[Measurement]:
+def of_seed(folder: Path, seed: int, experiment: Experiment) -> Iterator[Measurement]:
     """Every number of one model and seed, the more thorough run first where two give the same."""
     seen: set[str] = set()
-    for kind in (ATTACK, TRAIN, STANDARD, SPSA, RAYS):
-        if is_finished(folder / kind):
-            for found in of_run(folder / kind, kind, experiment):
+    for kind in (ATTACK, TRAIN, STANDARD, *SPSA, RAYS):
+        if is_finished(folder / kind) and not is_stale(folder / kind):
+            for found in of_run(folder / kind, kind, seed, experiment):
                 if found.name not in seen:
                     seen.add(found.name)
                     yield found
 
 
-def of_run(folder: Path, kind: str, experiment: Experiment) -> Iterator[Measurement]:
+def of_run(folder: Path, kind: str, seed: int, experiment: Experiment) -> Iterator[Measurement]:
     run = read(folder / "run.json")
-    values, count = trained_values(folder) if kind == TRAIN else evaluated_values(folder, kind)
+    values, count, reliable = trained_values(folder) if kind == TRAIN else evaluated_values(folder, kind)
     variant = folder.parent.parent.name
+    whole = count >= TEST_IMAGES[experiment.dataset] and reliable
     for how, value in values.items():
         yield Measurement(
             name=f"{experiment.model}/{how}",
             value=value,
             count=count,
-            seed=int(folder.parent.name.removeprefix("seed-")),
+            seed=seed,
             variant=variant,
-            short=is_short(experiment, variant),
+            partial=not whole or is_partial(experiment, folder.parent),
             folder=folder,
             commit=run["commit"],
             hardware=run["hardware"]["name"],
         )
 
 
-def is_short(experiment: Experiment, variant: str) -> bool:
-    """Whether a variant does less than the paper: another scale, or fewer epochs than its recipe has."""
+def is_partial(experiment: Experiment, folder: Path) -> bool:
+    """Whether a seed's training is not what the paper states: another scale or length, or stopped on the way."""
+    variant = folder.parent.name
     if variant in SCALES:
         return True
-    name, _, epochs = variant.rpartition("-")
-    return experiment.trained and int(epochs) < full_length(experiment, name)
+    match = VARIANT.fullmatch(variant)
+    if not experiment.trained or match is None:
+        return False
+    stopped = is_finished(folder / TRAIN) and read(folder / TRAIN / "training.json")["stopped"] is not None
+    return stopped or int(match[2]) != full_length(experiment, match[1])
 
 
-def trained_values(folder: Path) -> tuple[dict[str, float], int]:
+Values = tuple[
+    dict[str, float], int, bool
+]  # by what follows the model in a measurement's name; images; reliable
+
+
+def trained_values(folder: Path) -> Values:
     """What a training measured on the weights that it selected."""
     evaluation = read(folder / "training.json")["results"][SELECTED]["evaluation"]
-    return shares(evaluation), evaluation["clean"]["count"]
+    return shares(evaluation), evaluation["clean"]["count"], True
 
 
-def evaluated_values(folder: Path, kind: str) -> tuple[dict[str, float], int]:
+def evaluated_values(folder: Path, kind: str) -> Values:
     evaluation = read(folder / "evaluation.json")
-    count: int = evaluation["clean"]["count"]
     if kind == STANDARD:
         clean, worst = evaluation["clean"], evaluation["worst_case"]
-        return {"none/0/clean": percent(clean), "standard/1/robust": percent(worst)}, count
-    return (rays_values(folder) if kind == RAYS else shares(evaluation)), count
+        values = {"none/0/clean": percent(clean), "standard/1/robust": percent(worst)}
+    else:
+        values = rays_values(folder) if kind == RAYS else shares(evaluation)
+    return values, evaluation["clean"]["count"], evaluation.get("reliable") is not False
 
 
 def shares(evaluation: Mapping[str, Any]) -> dict[str, float]:
@@ -144,10 +179,6 @@ def rays_values(folder: Path) -> dict[str, float]:
 
 def percent(share: Mapping[str, Any]) -> float:
     return 100 * float(share["accuracy"])
-
-
-def read(path: Path) -> Any:
-    return json.loads(path.read_text("utf-8"))
 
 
 def by_claim(claims: Iterable[Claim], found: Iterable[Measurement]) -> dict[str, list[Measurement]]:

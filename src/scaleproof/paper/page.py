@@ -10,8 +10,10 @@ from scaleproof.paper.measured import Measurement
 from scaleproof.paper.reproduction import VERDICTS, Outcome, OwnRow, Reproduction, counted
 
 LEGEND = (
-    "Each cell: measured (printed in the paper). A number *holds* where it could be one of our runs, by the spread of "
-    "at least three seeds; with fewer seeds, or after a training cut short (marked ~), it is *inconclusive*."
+    "Each cell: measured ± error (printed in the paper, difference). The error is half a 95% interval: of the images "
+    "for one seed, else of where a new run would fall. A number *holds* (✓) or *does not hold* (bold) by at least "
+    "three seeds; with fewer it is *inconclusive*, as are numbers marked ~: a training of another length or stopped, "
+    "or a part of the test images."
 )
 
 
@@ -71,7 +73,7 @@ def own_part(table: Table, own: Sequence[OwnRow]) -> str:
     lines = [
         [
             row.model,
-            *(own_cell(row.values[column.id], column.decimals, row.short) for column in table.columns),
+            *(own_cell(row.values[column.id], column.decimals, row.partial) for column in table.columns),
             variants(row.runs),
         ]
         for row in rows
@@ -80,8 +82,8 @@ def own_part(table: Table, own: Sequence[OwnRow]) -> str:
     return grid(head, lines)
 
 
-def own_cell(value: float | None, decimals: int, short: bool) -> str:
-    return "-" if value is None else f"{value:.{decimals}f}" + ("~" if short else "")
+def own_cell(value: float | None, decimals: int, partial: bool) -> str:
+    return "-" if value is None else f"{value:.{decimals}f}" + ("~" if partial else "")
 
 
 def heading(column: Column) -> str:
@@ -93,13 +95,14 @@ def row_name(row: Row) -> str:
 
 
 def cell(outcome: Outcome) -> str:
-    """Measured and printed; bold where the verdict is that the number does not hold."""
+    """Measured, with its error, beside what is printed; bold where the verdict is that the number does not hold."""
     decimals, printed = outcome.claim.column.decimals, outcome.claim.value
-    if outcome.value is None:
+    if outcome.value is None or outcome.difference is None:
         return f"- ({printed:.{decimals}f})"
-    value = f"{outcome.value:.{decimals}f}" + ("~" if outcome.short else "")
+    value = f"{outcome.value:.{decimals}f}" + ("~" if outcome.partial else "")
     marked = {FAILS: f"**{value}**", HOLDS: f"{value} ✓"}.get(outcome.verdict, value)
-    return f"{marked} ({printed:.{decimals}f})"
+    error = "" if outcome.error is None else f" ± {outcome.error:.{decimals}f}"
+    return f"{marked}{error} ({printed:.{decimals}f}, {outcome.difference:+.{decimals}f})"
 
 
 def seeds(row: Row, outcomes: Sequence[Outcome]) -> str:

@@ -15,6 +15,7 @@ from scaleproof.paper.prose import prose
 from scaleproof.paper.settings import own_models
 from scaleproof.statistics import student_t, wilson_half_width
 
+UNSAID = ("he-scale-unsaid", "scale-saturates")  # notes on numbers of which the paper leaves the setting open
 VERDICTS = (HOLDS, FAILS, UNCLEAR, MISSING)
 
 
@@ -44,15 +45,19 @@ class Outcome:
         return 100 * wilson_half_width(values[0] / 100, self.runs[0].count)
 
     @property
-    def short(self) -> bool:
-        return any(run.short for run in self.runs)
+    def partial(self) -> bool:
+        return any(run.partial for run in self.runs)
 
     @property
     def verdict(self) -> str:
-        """A number holds where it could be one of our runs; too few or cut ones settle nothing."""
+        """A number holds where it could be one of our runs; too few, or partial ones, settle nothing.
+
+        Nor can a number be settled that was measured under one of two readings, where the paper does not say which.
+        """
         if self.difference is None:
             return MISSING
-        if len(self.runs) < SEEDS or self.short or self.error is None:
+        unsaid = any(note.id in UNSAID for note in self.claim.notes)
+        if len(self.runs) < SEEDS or self.partial or unsaid or self.error is None:
             return UNCLEAR
         return HOLDS if abs(self.difference) <= self.error else FAILS
 
@@ -65,7 +70,7 @@ class Outcome:
             "difference": self.difference,
             "error": self.error,
             "seeds": len(self.runs),
-            "short": self.short,
+            "partial": self.partial,
             "verdict": self.verdict,
             "notes": [note.id for note in self.claim.notes],
             "runs": [run.as_json(root) for run in self.runs],
@@ -79,7 +84,7 @@ class OwnRow:
     table: str
     model: str
     values: Mapping[str, float | None]
-    short: bool
+    partial: bool
     runs: tuple[Measurement, ...]
 
     def as_json(self, root: Path) -> dict[str, object]:
@@ -145,8 +150,8 @@ def own_row(table: Table, model: str, found: Sequence[Measurement]) -> OwnRow | 
         id: fmean(seen) if (seen := [run.value for run in runs if run.name == name]) else None
         for id, name in names.items()
     }
-    short = any(run.short for run in runs)
-    return OwnRow(table=table.id, model=model, values=values, short=short, runs=runs) if runs else None
+    partial = any(run.partial for run in runs)
+    return OwnRow(table=table.id, model=model, values=values, partial=partial, runs=runs) if runs else None
 
 
 def measured_by_name(found: Iterable[Measurement]) -> dict[str, Measured]:
@@ -155,7 +160,7 @@ def measured_by_name(found: Iterable[Measurement]) -> dict[str, Measured]:
     full: dict[str, bool] = {}
     for run in found:
         seeds.setdefault(run.name, {})[run.seed] = run.value
-        full[run.name] = full.get(run.name, True) and not run.short
+        full[run.name] = full.get(run.name, True) and not run.partial
     return {
         name: Measured(value=fmean(values.values()), seeds=values, full=full[name])
         for name, values in seeds.items()

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -23,6 +24,8 @@ from scaleproof.paper.steps import DONE, Chain, Step
 
 Tell = Callable[[str], None]
 LOCK = "lock"  # in a chain's folder, with the number of the process that holds it
+WAIT = 0.2  # seconds between two looks at a lock
+INTERRUPTED = 130  # the exit code of a command that Ctrl-C ended
 LOG_LINES = 12  # of a failed step that are shown
 
 
@@ -36,22 +39,32 @@ class Failure:
 
 
 @contextmanager
-def held(folder: Path, tell: Tell) -> Iterator[IO[str]]:
+def held(folder: Path, tell: Tell, given_up: Callable[[], bool] = lambda: False) -> Iterator[IO[str]]:
     """The lock of a chain's folder: whoever comes second waits. It ends with the process, however that ends."""
-    import fcntl
-
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not taken(stream):
             stream.seek(0)
             tell(f"{folder}: another process works here ({stream.read().strip()}); waiting for it")
-            fcntl.flock(stream, fcntl.LOCK_EX)
+            while not taken(stream):
+                if given_up():
+                    raise KeyboardInterrupt from None
+                time.sleep(WAIT)
         stream.truncate(0)
         stream.write(f"{os.getpid()}\n")
         stream.flush()
         yield stream
+
+
+def taken(stream: IO[str]) -> bool:
+    """Whether the lock could be had without waiting."""
+    import fcntl
+
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class Runner:
@@ -95,7 +108,7 @@ class Runner:
     def run_chain(self, chain: Chain) -> list[Failure]:
         if self.stopped.is_set():
             return []
-        with held(chain.folder, self.tell) as lock:
+        with held(chain.folder, self.tell, self.stopped.is_set) as lock:
             return run_steps(chain.steps, lambda step: self.in_a_process(step, lock), self.tell)
 
     def in_a_process(self, step: Step, lock: IO[str]) -> tuple[int, str]:
@@ -151,6 +164,8 @@ def in_this_process(step: Step) -> tuple[int, str]:
             code = 1
         finally:
             sys.argv = words
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
     return (code if isinstance(code, int) else 0 if code is None else 1), last_lines(log)
 
 

@@ -34,8 +34,9 @@ SMALL = Scale(
     epochs=1,
     training_images=256,
     test_images=16,
-    standard_images=4,
-    black_box_images=2,
+    standard="apgd-ce,apgd-t",
+    standard_images=16,
+    black_box_images=8,
     figure_images=4,
     stand_in="undefended",
 )

@@ -5,22 +5,27 @@ A model's folders are `MODEL/VARIANT/seed-N/STEP` under one root; a step is done
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from scaleproof.attacks.suites import SUITES
 from scaleproof.paper.claims import Column
 from scaleproof.paper.figures import figure
 from scaleproof.paper.scales import Scale
 from scaleproof.paper.settings import EPS, Experiment
 from scaleproof.store import UNFINISHED, is_finished
-from scaleproof.training.recipes import recipe
+from scaleproof.training.recipes import Recipe, recipe
 
 WHITE_BOX = "paper"  # the suite with all four attacks of the paper
 FIGURE = "fig-"  # how the kind of a step begins that measures for a figure
-TRAIN, ATTACK, STANDARD, SPSA, RAYS = "train", "attack", "standard", "spsa", "rays"
+TRAIN, ATTACK, STANDARD, RAYS = "train", "attack", "standard", "rays"
+SPSA = ("spsa-128", "spsa-256", "spsa-512")  # each alone, so that an image is let go when it is broken
+SELECTED = "selected"  # the weights that count: chosen on held-out training images
 WEIGHTS = "model.safetensors"  # what a training leaves for the steps after it
-DONE, CUT, MISSING, UNAVAILABLE = "done", "cut", "missing", "no checkpoint"
+DONE, CUT, MISSING, STALE = "done", "cut", "missing", "of other weights"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +39,7 @@ class Step:
     @property
     def state(self) -> str:
         if is_finished(self.folder):
-            return DONE
+            return STALE if is_stale(self.folder) else DONE
         return CUT if (self.folder / UNFINISHED).exists() else MISSING
 
     @property
@@ -50,15 +55,15 @@ class Chain:
     scale: Scale
     seed: int
     variant: str
+    recipe: str | None
     epochs: int | None  # of the training; None for a model that others published
     folder: Path
     steps: tuple[Step, ...]
 
     @property
     def missing(self) -> tuple[Step, ...]:
-        """What is left to do; a training whose weights are gone is done again only where something needs them."""
-        left = [step for step in self.steps if step.state != DONE]
-        return tuple(left)
+        """What is left to do."""
+        return tuple(step for step in self.steps if step.state != DONE)
 
     @property
     def lost_weights(self) -> bool:
@@ -84,22 +89,24 @@ class Place:
     epochs: int | None = None  # in place of the recipe's
     recipe: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.epochs is not None and self.epochs < 1:
+            raise ValueError(f"--epochs must be >= 1, got {self.epochs}")
+
 
 def kind_of(column: Column) -> str:
     """Which step measures a column: the training attacks its own weights, once."""
     attack = column.attack
     if attack is not None and attack.startswith("standard"):
         return STANDARD
-    if attack is not None and attack.startswith("spsa"):
-        return SPSA
-    if attack == "rays":
-        return RAYS
+    if attack in (*SPSA, RAYS):
+        return str(attack)
     return ATTACK if column.restarts > 1 else TRAIN
 
 
 def kinds_of(columns: Iterable[Column]) -> tuple[str, ...]:
     wanted = {kind_of(column) for column in columns}
-    return tuple(kind for kind in (ATTACK, STANDARD, SPSA, RAYS) if kind in wanted)
+    return tuple(kind for kind in (ATTACK, STANDARD, *SPSA, RAYS) if kind in wanted)
 
 
 def folder_name(model: str) -> str:
@@ -114,7 +121,8 @@ def chain(experiment: Experiment, scale: Scale, place: Place, kinds: Iterable[st
     steps = [*train_steps(experiment, scale, place, folder, seed)]
     model = model_spec(experiment, scale, place, folder)
     if model is not None:
-        wanted = kinds if experiment.trained else dict.fromkeys([ATTACK, *kinds])
+        again = not experiment.trained or lacks_attacks(folder / TRAIN)
+        wanted = dict.fromkeys([ATTACK, *kinds] if again else kinds)
         measure = {True: figure_step, False: evaluate_step}
         steps += [
             measure[kind.startswith(FIGURE)](kind, model, experiment, scale, place, folder, seed)
@@ -125,6 +133,7 @@ def chain(experiment: Experiment, scale: Scale, place: Place, kinds: Iterable[st
         scale=scale,
         seed=seed,
         variant=variant,
+        recipe=(place.recipe or experiment.recipe) if experiment.trained else None,
         epochs=epochs,
         folder=folder,
         steps=tuple(steps),
@@ -143,7 +152,33 @@ def variant_of(experiment: Experiment, scale: Scale, place: Place) -> tuple[str,
 
 
 def full_length(experiment: Experiment, name: str) -> int:
-    return recipe(experiment.defense, name=name, architecture=experiment.architecture).config.epochs
+    return recipe_of(experiment, name).config.epochs
+
+
+def recipe_of(experiment: Experiment, name: str | None) -> Recipe:
+    return recipe(experiment.defense, name=name, architecture=experiment.architecture)
+
+
+def lacks_attacks(training: Path) -> bool:
+    """Whether a finished training did not run all attacks of the paper on its own weights: then they come after it."""
+    if not is_finished(training):
+        return False
+    evaluation = read(training / "training.json")["results"][SELECTED]["evaluation"]
+    return not {attack["name"] for attack in evaluation["attacks"]} >= {*SUITES[WHITE_BOX]}
+
+
+def is_stale(folder: Path) -> bool:
+    """Whether an evaluation is one of other weights than the training beside it now has."""
+    path, training = folder / "evaluation.json", folder.parent / TRAIN / "training.json"
+    if not path.exists() or not training.exists():
+        return False
+    return bool(
+        read(path)["model"]["weights_sha256"] != read(training)["results"][SELECTED]["weights_sha256"]
+    )
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
 
 
 def train_steps(
@@ -179,8 +214,8 @@ def evaluate_step(
     images = {ATTACK: scale.test_images, STANDARD: scale.standard_images}.get(kind, scale.black_box_images)
     settings = {
         ATTACK: ["--attacks", WHITE_BOX, "--restarts", "5", "--eps", EPS],
-        STANDARD: ["--attacks", scale.standard, "--eps", EPS],
-        SPSA: ["--attacks", "spsa-128,spsa-256,spsa-512", "--eps", EPS, "--mode", "independent"],
+        STANDARD: ["--attacks", scale.standard, "--eps", EPS, "--mode", "cascade"],
+        **{name: ["--attacks", name, "--eps", EPS, "--mode", "cascade"] for name in SPSA},
         RAYS: ["--attacks", "rays", "--eps", "1"],  # the sizes it finds are distances to the boundary
     }
     words = ["evaluate", model, "--data", scale.test_data or experiment.dataset, *settings[kind]]

@@ -53,7 +53,6 @@ class Wanted:
             chain(experiment, scale, place, self.kinds(experiment), seed)
             for seed in seeds
             for experiment in self.experiments()
-            if seed == seeds[0] or experiment.trained
         )
 
 
