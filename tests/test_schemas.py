@@ -33,6 +33,7 @@ KINDS = {  # how a file is called, as a pattern -> its schema; the first that fi
     "metrics.jsonl": "metrics",
     "analysis.json": "analysis",
     "museum.json": "museum",
+    "annex*.json": "museum",
     "gate.json": "gate",
 }
 UNSAID = {  # written without a version, now or once; the record of a model is RobustBench's form, not ours
