@@ -14,7 +14,7 @@ from scaleproof.checks import examine, failed
 from scaleproof.models.preact import PreActResNet
 from scaleproof.models.resnet import Bottleneck, ResNet
 from scaleproof.models.specs import OWN
-from scaleproof.museum import HELD_BACK, ROOMS, SETTING, Room, room, visit
+from scaleproof.museum import ANNEX, HELD_BACK, ROOMS, SETTING, Room, room, visit
 
 COUNT = 40
 CASES = [
@@ -47,6 +47,28 @@ def test_caught_and_opened(found: Room, strength: float) -> None:
         assert seen.after is not None
         assert seen.after < 0.1, seen
         assert seen.clean is None or seen.clean > 0.2  # it is a classifier at all
+
+
+FEW = ("half-precision", "adaptive-norm", "shifted-classes")
+
+
+def test_an_annex_of_other_rooms() -> None:
+    names = [found.name for found in (*ROOMS, *ANNEX)]
+    assert len(set(names)) == len(names)
+    assert all(len(set(found.strengths)) == 2 for found in ANNEX)
+    assert room("tanh", ANNEX).caught_by == "gradient-zero"
+    with pytest.raises(ValueError, match="no room of the museum is called 'tanh'"):
+        room("tanh")
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_rooms_of_the_annex_are_caught_and_opened(name: str) -> None:
+    found = room(name, ANNEX)
+    net, images = load_model("undefended").classifier.net, load("sample").first(COUNT)
+    seen = visit(found, found.strengths[-1], net, images, Threat())
+    assert seen.caught, (name, failed(seen.checks))
+    assert (seen.after is None) == (found.key is None)
+    assert seen.after is None or seen.after < 0.1, seen
 
 
 class Attentive(nn.Module):
