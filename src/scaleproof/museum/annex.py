@@ -77,6 +77,12 @@ def normalising(net: nn.Module) -> Classifier:
     return Classifier(net, mean=(part.mean,) * 3, std=(part.std,) * 3)
 
 
+def inside_the_graph(net: nn.Module) -> Classifier:
+    part = net.get_submodule("before")
+    assert isinstance(part, parts.Detector)
+    return Classifier(net, backward={"before": part.inside})
+
+
 def without_adapting(net: nn.Module) -> Classifier:
     found = copy.deepcopy(net)
     for part in found.modules():
@@ -246,7 +252,7 @@ ANNEX = (
         strengths=(0.0035, 0.004),
         built=before(parts.Detector),
         caught_by="transfer",
-        key=PASS_THROUGH,
+        key=Key(words="BPDA: the same smoothing inside the graph", opened=inside_the_graph),
     ),
     Room(
         name="anti-adversary",
