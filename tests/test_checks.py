@@ -103,6 +103,20 @@ def test_zero_gradients_are_counted_in_images() -> None:
     assert found["gradient-detached"].passed
 
 
+@pytest.mark.parametrize(("hidden", "share"), [(True, 3 / 4), (False, 0.0)])
+def test_pixels_without_a_gradient_are_hidden_or_ignored(hidden: bool, share: float) -> None:
+    left = torch.arange(8) < 2
+
+    def narrow(z: Tensor) -> Tensor:
+        return torch.where(left, z, z.detach() if hidden else torch.zeros_like(z))
+
+    net = Around(LinearNet(shape=(3, 8, 8)), narrow).eval()
+    seen = subject(net, images(16, (3, 8, 8)))
+    check = gradients.pixels(seen, gradients.seen(seen))
+    assert check.value == pytest.approx(share)
+    assert check.passed is not hidden
+
+
 def test_a_linear_model_gains_what_its_gradient_promises() -> None:
     net = LinearNet().eval()
     check = gradients.direction(subject(net, images(16, SHAPE)))
@@ -121,6 +135,17 @@ def test_a_gradient_three_times_too_large() -> None:
 
     net = Around(LinearNet(), Steep.apply).eval()
     assert gradients.direction(subject(net, images(16, SHAPE))).value == pytest.approx(2 / 3, abs=1e-3)
+
+
+def test_a_jumping_model_cannot_keep_in_step() -> None:
+    """A hash of the image that no step of a thousandth of a pixel changes."""
+
+    def jumping(z: Tensor) -> Tensor:
+        sums = z.detach().double().flatten(1).sum(1)
+        return z * (1 + 0.5 * ((1e4 * sums).round().long() % 5).view(-1, 1, 1, 1).to(z))
+
+    net, x = Around(LinearNet(shape=(3, 8, 8)), jumping).eval(), images(16, (3, 8, 8))
+    assert gradients.direction(subject(net, x)).passed is False
 
 
 def told(count: int, **known: object) -> Subject:

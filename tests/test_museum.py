@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from networks import WithoutNorm
-from scaleproof import Threat, load, load_model
+from scaleproof import Classifier, Threat, load, load_model
 from scaleproof.checks import examine, failed
 from scaleproof.models.preact import PreActResNet
 from scaleproof.models.resnet import Bottleneck, ResNet
 from scaleproof.models.specs import OWN
-from scaleproof.museum import HELD_BACK, ROOMS, SETTING, Room, room, visit
+from scaleproof.museum import ANNEX, HELD_BACK, ROOMS, SETTING, Room, room, visit
 
 COUNT = 40
 CASES = [
@@ -47,6 +47,34 @@ def test_caught_and_opened(found: Room, strength: float) -> None:
         assert seen.after is not None
         assert seen.after < 0.1, seen
         assert seen.clean is None or seen.clean > 0.2  # it is a classifier at all
+
+
+QUICK = ("half-precision", "adaptive-norm", "shifted-classes")
+OTHERWISE = {"noise-detector", "anti-adversary"}  # another check than expected catches them
+IN_THE_ANNEX = [
+    pytest.param(found, id=found.name, marks=() if found.name in QUICK else pytest.mark.long)
+    for found in ANNEX
+]
+
+
+def test_an_annex_of_other_rooms() -> None:
+    names = [found.name for found in (*ROOMS, *ANNEX)]
+    assert len(set(names)) == len(names)
+    assert len(ANNEX) == 20  # as the documents say
+    assert all(len(set(found.strengths)) == 2 for found in ANNEX)
+    assert room("tanh", ANNEX).caught_by == "gradient-zero"
+    with pytest.raises(ValueError, match="no room of the museum is called 'tanh'"):
+        room("tanh")
+
+
+@pytest.mark.parametrize("found", IN_THE_ANNEX)
+def test_rooms_of_the_annex_are_caught_and_opened(found: Room) -> None:
+    net, images = load_model("undefended").classifier.net, load("sample").first(COUNT)
+    seen = visit(found, found.strengths[-1], net, images, Threat(), surrogate=Classifier(net))
+    assert failed(seen.checks)
+    assert seen.caught or found.name in OTHERWISE, failed(seen.checks)
+    assert (seen.after is None) == (found.key is None)
+    assert seen.after is None or seen.after < 0.1, seen
 
 
 class Attentive(nn.Module):

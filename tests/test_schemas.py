@@ -35,6 +35,7 @@ KINDS = {  # how a file is called, as a pattern -> its schema; the first that fi
     "metrics.jsonl": "metrics",
     "analysis.json": "analysis",
     "museum.json": "museum",
+    "annex*.json": "museum",
     "gate.json": "gate",
     "reproduction.json": "reproduction",
 }
@@ -125,6 +126,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scaleproof("analyse", "undefended", *analyse, "--out", folder / "analysis")
     scaleproof("analyse", "demo", *analyse[:-1], "classes", "--into", folder / "evaluation")
     scaleproof("museum", "constant", "--limit", 4, "--device", "cpu", "--out", folder / "museum.json")
+    few = ["--limit", 4, "--device", "cpu"]
+    scaleproof("museum", "--annex", "shifted-classes", *few, "--out", folder / "annex.json")
     passing = ["--min-robust", 0, "--against", folder / "evaluation", "--max-drop", 100]
     scaleproof("gate", "demo", "--limit", 8, "--device", "cpu", *passing, "--out", folder / "gate.json")
     cascade = ["--mode", "cascade", "--attacks", "apgd-ce,fgsm", "--precision", "float32", "--no-checks"]

@@ -8,39 +8,20 @@ A generated part stands between `<!-- generated: NAME -->` and `<!-- end -->`.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from docs_museum import annex, annex_first, museum
+from docs_parts import RESULTS, ROOT, percent, provenance, read, table
 
 if TYPE_CHECKING:
     from scaleproof.paper.reproduction import Reproduction
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "docs" / "results"
 DOCUMENTS = ("README.md", "docs/results/README.md", "docs/lab-log.md", "docs/trust.md")
 BLOCK = re.compile(r"(<!-- generated: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def read(path: str) -> Any:
-    return json.loads((RESULTS / path).read_text())
-
-
-def percent(share: dict[str, Any]) -> str:
-    return f"{100 * share['accuracy']:.2f}"
-
-
-def provenance(run: dict[str, Any], count: int) -> str:
-    hardware, versions = run["hardware"]["name"], run["versions"]["torch"]
-    return f"n = {count:,}, seed {run['seed']}, commit {run['commit']}, {hardware}, torch {versions}"
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    align = ["---"] + ["---:"] * (len(head) - 1)
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, align, *rows]) + "\n"
 
 
 def demo_attacks() -> str:
@@ -197,32 +178,6 @@ def parity() -> str:
     return table(head, rows) + f"\n(ours / theirs; {facts})\n"
 
 
-def museum() -> str:
-    """Broken defenses: what PGD says, what catches them, what their key leaves."""
-    record = read("museum.json")
-    held_back = {room["name"] for room in record["rooms"] if room["held_back"]}
-
-    def cell(share: float | None) -> str:
-        return "refused" if share is None else f"{100 * share:.1f}"
-
-    rows = [
-        [
-            visit["words"],
-            f"{visit['strength']:g}",
-            "held back" if visit["room"] in held_back else "setting",
-            cell(visit["clean"]),
-            cell(visit["before"]),
-            visit["caught_by"] if visit["caught"] else "missed",
-            "" if visit["key"] is None else cell(visit["after"]),
-            visit["key"] or "nothing is hidden",
-        ]
-        for visit in record["visits"]
-    ]
-    head = ["defense", "strength", "half", "clean", "PGD says", "caught by", "with the key", "key"]
-    place = f"{record['hardware']['name']}, commit {record['commit']}"
-    return table(head, rows) + f"\n(accuracy in %, n = {record['count']}, seed {record['seed']}, {place})\n"
-
-
 def paper() -> str:
     """The paper's numbers and sentences beside the run folders under docs/results/paper."""
     from scaleproof.paper.page import page
@@ -260,6 +215,8 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "museum": museum,
     "paper": paper,
     "paper-verdicts": paper_verdicts,
+    "annex": annex,
+    "annex-first": annex_first,
 }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from scaleproof.checks.contract import SAME, relative
 from scaleproof.checks.subject import Subject
 from scaleproof.diagnosis import Check, at_most, not_asked
 from scaleproof.losses import (
@@ -21,6 +22,7 @@ from scaleproof.losses import (
     standardised_cross_entropy,
 )
 from scaleproof.oracle import input_gradient
+from scaleproof.rng import Rng
 
 OBJECTIVES = (
     cross_entropy, cw_margin, dlr, cosine_cross_entropy(), probability_margin, standardised_cross_entropy(),
@@ -31,6 +33,7 @@ SIZE_LIMIT = 1e6
 DIRECTION_LIMIT = 0.3
 TINY = 1e-30
 SHORT = 1e-3  # of a pixel: a step on which a gradient should still hold
+NUDGE = 2 / 255  # of a pixel: does the model see it at all?
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,14 @@ def gradient_checks(subject: Subject) -> list[Check]:
             not_asked("gradients", "Gradients", "No image is classified right.", "Look at the model first.")
         ]
     found = seen(subject)
-    return [detached(found), finite(found), zero(found), pixels(found), size(found), direction(subject)]
+    return [
+        detached(found),
+        finite(found),
+        zero(found),
+        pixels(subject, found),
+        size(found),
+        direction(subject),
+    ]
 
 
 def detached(found: list[Seen]) -> Check:
@@ -113,16 +123,29 @@ def zero(found: list[Seen]) -> Check:
     )  # fmt: skip
 
 
-def pixels(found: list[Seen]) -> Check:
+def pixels(subject: Subject, found: list[Seen]) -> Check:
     alive = torch.stack([(one.gradient != 0).any(0) for one in found]).any(0)
-    if not bool(alive.any()):
-        alive = ~alive
+    if not bool(alive.any()) or count_all_the_same(subject, ~alive):
+        alive = torch.ones_like(alive)
     value, name = worst(found, lambda one: (one.gradient == 0)[:, alive].float().mean())
     return at_most(
         "gradient-pixels", "Every pixel counts", value, PIXEL_LIMIT,
         f"The share of gradients that are exactly zero on pixels that count for some image (worst: {name}).",
         "Look at what the model does to its input before the first layer.",
     )  # fmt: skip
+
+
+def count_all_the_same(subject: Subject, still: Tensor) -> bool:
+    """Whether the answers change with pixels that no gradient tells of: a model may ignore pixels, not hide them."""
+    if not bool(still.any()):
+        return False
+    noise = Rng(subject.seed, "checks pixels").uniform(subject.right, tuple(subject.x.shape[1:]))
+    nudged = (subject.x + NUDGE * still * (2 * noise.to(subject.x) - 1)).clamp(0, 1)
+    with subject.chance("gradient"):
+        before = subject.oracle.judge(subject.x)
+    with subject.chance("gradient"):
+        after = subject.oracle.judge(nudged)
+    return relative(before, after) > SAME
 
 
 def size(found: list[Seen]) -> Check:
@@ -151,7 +174,7 @@ def direction(subject: Subject) -> Check:
     one = look(subject, cw_margin)
     assert one is not None
     gradient = one.gradient.nan_to_num(0.0, 0.0, 0.0)
-    moved = (subject.x + subject.near(SHORT) * subject.threat.steepest(gradient)).clamp(0, 1)
+    moved = (subject.x + short(subject) * subject.threat.steepest(gradient)).clamp(0, 1)
     promised = (gradient * (moved - subject.x)).flatten(1).sum(1)
     with subject.chance("gradient"):
         before = margin(subject.oracle.judge(subject.x), subject.y)
@@ -164,3 +187,9 @@ def direction(subject: Subject) -> Check:
         "By what share a short step along the gradient misses the gain that the gradient promises (median).",
         "The loss is rugged: look for steep or discontinuous parts; use BPDA, Classifier(net, backward=...).",
     )  # fmt: skip
+
+
+def short(subject: Subject) -> Tensor:
+    """A length for each image, drawn between half and all of a short step: no model can be in step with it."""
+    drawn = Rng(subject.seed, "checks step").uniform(subject.right, (1,) * (subject.x.dim() - 1))
+    return subject.near(SHORT) * (1 + drawn.to(subject.x)) / 2

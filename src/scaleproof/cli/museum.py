@@ -20,6 +20,9 @@ def command(
     room: Annotated[
         list[str] | None, typer.Argument(help="Rooms to visit; all by default.", show_default=False)
     ] = None,
+    annex: Annotated[
+        bool, typer.Option("--annex", help="The rooms that no check was made for.", show_default=False)
+    ] = False,
     model: Annotated[
         str, typer.Option(help="The network that the defenses are built around.")
     ] = "undefended",
@@ -39,13 +42,14 @@ def command(
     from scaleproof.cli.setup import checked_device, limited
     from scaleproof.data import load
     from scaleproof.models import Classifier
-    from scaleproof.museum import ROOMS, visit
+    from scaleproof.museum import ANNEX, ROOMS, visit
     from scaleproof.museum import room as named
     from scaleproof.provenance import provenance
     from scaleproof.store import write_json
     from scaleproof.threat import UNSET, Threat
 
-    rooms = [named(name) for name in room] if room else list(ROOMS)
+    wing = ANNEX if annex else ROOMS
+    rooms = [named(name, wing) for name in room] if room else list(wing)
     if out is not None and out.exists():
         raise ValueError(f"{out} exists: give another --out")
     place, images = checked_device(device), limited(load(data), limit)
@@ -58,7 +62,7 @@ def command(
     ]
     Console().print(table(visits, len(images)))
     if out is not None:
-        facts = {"model": model, "count": len(images), "seed": seed, **provenance(place)}
+        facts = {"model": model, "data": data, "count": len(images), "seed": seed, **provenance(place)}
         write_json(out, {**record(rooms, visits), **facts})
 
 
@@ -76,11 +80,11 @@ def bare_network(model: str) -> nn.Module:
 
 def record(rooms: list[Room], visits: list[Visit]) -> dict[str, object]:
     """What was seen, as the JSON keeps it."""
-    from scaleproof.museum import HELD_BACK
+    from scaleproof.museum import SETTING
 
     return {
         "schema": "scaleproof.museum/1",
-        "rooms": [{"name": found.name, "held_back": found in HELD_BACK} for found in rooms],
+        "rooms": [{"name": found.name, "held_back": found not in SETTING} for found in rooms],
         "visits": [one.as_json() for one in visits],
     }
 
@@ -94,16 +98,25 @@ def table(visits: list[Visit], count: int) -> Table:
             name, justify="left" if name in ("room", "caught by", "key") else "right", overflow="fold"
         )
     for one in visits:
-        verdict = one.caught_by if one.caught else f"{one.caught_by}: MISSED"
         cells = [
             number(one.clean),
             number(one.before),
-            verdict,
+            verdict(one),
             number(one.after),
             one.key or "nothing is hidden",
         ]
         found.add_row(one.room, f"{one.strength:g}", *cells)
     return found
+
+
+def verdict(one: Visit) -> str:
+    """The check that should fail, or the others that did in its place."""
+    from scaleproof.checks import failed
+
+    others = failed(one.checks)
+    if one.caught or not others:
+        return one.caught_by if one.caught else f"{one.caught_by}: MISSED"
+    return f"not {one.caught_by}, but {', '.join(others)}"
 
 
 def number(share: float | None) -> str:

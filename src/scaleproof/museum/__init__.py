@@ -1,6 +1,19 @@
 """A museum of broken defenses: networks that only look robust, what should catch each, and the key that opens it."""
 
+from scaleproof.museum.annex import ANNEX
 from scaleproof.museum.rooms import HELD_BACK, ROOMS, SETTING, Key, Room, exhibits, room
 from scaleproof.museum.tour import Visit, tour, visit
 
-__all__ = ["HELD_BACK", "ROOMS", "SETTING", "Key", "Room", "Visit", "exhibits", "room", "tour", "visit"]
+__all__ = [
+    "ANNEX",
+    "HELD_BACK",
+    "ROOMS",
+    "SETTING",
+    "Key",
+    "Room",
+    "Visit",
+    "exhibits",
+    "room",
+    "tour",
+    "visit",
+]
