@@ -88,3 +88,16 @@ def annex_first() -> str:
     for network in found:
         head += [f"{network}: clean / PGD / key", "caught"]
     return table(head, rows) + "\n(accuracy in %)\n"
+
+
+def check_cost() -> str:
+    """What examining a model costs beside AutoAttack on the same images."""
+    lines = []
+    for path in sorted((RESULTS / "benchmarks").glob("check-cost-*.json")):
+        record = read(f"benchmarks/{path.name}")
+        lines.append(
+            f"On {record['images']:,} images ({record['model']}, {record['hardware']['name']}, commit "
+            f"{record['commit']}) the {record['checks']} checks took {record['checks_seconds']:.1f} s and `standard` "
+            f"{record['standard_seconds']:,.0f} s in the same process: {record['share_percent']:.2f}%.\n"
+        )
+    return "".join(lines)
