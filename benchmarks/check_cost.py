@@ -64,7 +64,11 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    document = {**provenance(torch.device(given.device)), **measure(given)}
+    document = {
+        "schema": "scaleproof.benchmark-checks/1",
+        **provenance(torch.device(given.device)),
+        **measure(given),
+    }
     text = json.dumps(document, indent=2) + "\n"
     print(text)
     if given.out:

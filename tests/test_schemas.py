@@ -41,7 +41,7 @@ KINDS = {  # how a file is called, as a pattern -> its schema; the first that fi
 }
 UNSAID = {  # written without a version, now or once; the record of a model is RobustBench's form, not ours
     *("demo-network", "robustbench-info"),
-    *(name for name in names() if name.startswith("benchmark")),
+    *(f"benchmark-{name}" for name in ("attacks", "memory", "parity", "training")),
 }
 
 
