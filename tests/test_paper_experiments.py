@@ -96,4 +96,4 @@ def test_experiments_settle_every_number_once() -> None:
     assert trades.tables == ("scale", "margin", "beta", "multi-step", "black-box", "hypersphere")
     attacked = next(found for found in experiments("attacks") if found.published == "Carmon2019Unlabeled")
     assert attacked.attacks == (("pgd", 5), ("pgd-cw", 5), ("pgd-dlr", 5), ("si-pgd", 5))
-    assert attacked.weights == "robustbench:Carmon2019Unlabeled"
+    assert attacked.weights == "robustbench:cifar10/Linf/Carmon2019Unlabeled"
