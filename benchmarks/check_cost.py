@@ -1,6 +1,6 @@
 """What the checks cost beside AutoAttack `standard` on the same images, measured in one run.
 
-    python benchmarks/check_cost.py [--device cuda] [--model demo] [--images 1000] [--out FILE]
+python benchmarks/check_cost.py [--device cuda] [--model demo] [--images 1000] [--out FILE]
 """
 
 from __future__ import annotations
