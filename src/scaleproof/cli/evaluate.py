@@ -12,7 +12,29 @@ from scaleproof.cli import options
 if TYPE_CHECKING:
     from scaleproof.cli.setup import Job
     from scaleproof.evaluation import Evaluation
-    from scaleproof.evaluator import Mode
+    from scaleproof.evaluator import Mode as EvaluatorMode
+
+Mode = Annotated[
+    str | None,
+    typer.Option(
+        help="independent (the paper's columns) or cascade (fast; what standard and blackbox mean).",
+        show_default=False,
+    ),
+]
+Draws = Annotated[
+    int | None,
+    typer.Option(
+        help="For randomised models: draws behind each gradient and verdict (suite rand: 20).",
+        show_default=False,
+    ),
+]
+Checks = Annotated[bool, typer.Option(help="Examine the model too: is the number real? Adds a few seconds.")]
+KeepExamples = Annotated[
+    bool,
+    typer.Option(
+        "--keep-examples", help="Keep an adversarial example of each broken image: for scaleproof verify."
+    ),
+]
 
 
 def command(
@@ -29,23 +51,9 @@ def command(
     norm: options.Norm = "linf",
     eps: options.Eps = None,
     step_size: options.StepSize = None,
-    mode: Annotated[
-        str | None,
-        typer.Option(
-            help="independent (the paper's columns) or cascade (fast; what standard and blackbox mean).",
-            show_default=False,
-        ),
-    ] = None,
-    draws: Annotated[
-        int | None,
-        typer.Option(
-            help="For randomised models: draws behind each gradient and verdict (suite rand: 20).",
-            show_default=False,
-        ),
-    ] = None,
-    checks: Annotated[
-        bool, typer.Option(help="Examine the model too: is the number real? Adds a few seconds.")
-    ] = True,
+    mode: Mode = None,
+    draws: Draws = None,
+    checks: Checks = True,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",
@@ -54,13 +62,7 @@ def command(
     allow_train_mode: options.AllowTrainMode = False,
     report: options.Report = True,
     out: options.Out = None,
-    keep_examples: Annotated[
-        bool,
-        typer.Option(
-            "--keep-examples",
-            help="Keep an adversarial example of each broken image: for scaleproof verify.",
-        ),
-    ] = False,
+    keep_examples: KeepExamples = False,
 ) -> None:
     """Attack a model and report its robust accuracy, an upper bound, with the verdict on every image."""
     words = locals()
@@ -117,7 +119,7 @@ def run(
                 if mode == "cascade":
                     evaluation, _ = evaluate_with_audit(*subject, **settings)
                 else:
-                    evaluation = evaluate(*subject, mode=cast("Mode", mode), **settings)
+                    evaluation = evaluate(*subject, mode=cast("EvaluatorMode", mode), **settings)
                 group.wait()  # the writer clears away what the others still read
             if group.writes:
                 write(job, examined(job, evaluation) if checks else evaluation)

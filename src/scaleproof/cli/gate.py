@@ -73,21 +73,28 @@ def command(
     out: Out = None,
 ) -> None:
     """Exit with 0 when a model passes, 1 when it fails, 3 when too little was seen to say."""
-    words = {**locals(), "compile": False, "allow_train_mode": False}
+    raise typer.Exit(decide({**locals(), "compile": False, "allow_train_mode": False}))
+
+
+def decide(words: dict[str, Any]) -> int:
+    """Check the words, run the gate, tell what it found; the exit code."""
     from scaleproof.attacks import preset
     from scaleproof.baseline import check_images, read_baseline
     from scaleproof.cli.setup import Request, prepare
     from scaleproof.gate import Rules, gate
 
-    time = seconds(budget)
+    against, max_drop, out = words["against"], words["max_drop"], words["out"]
+    time = seconds(words["budget"])
     if out is not None and out.exists():
         raise ValueError(f"{out} exists: give another --out")
-    if preset(attacks or "").draws > 1:
-        raise ValueError(f"a gate judges one draw, the suite {attacks} is for many: give other --attacks")
+    if preset(words["attacks"] or "").draws > 1:
+        raise ValueError(
+            f"a gate judges one draw, the suite {words['attacks']} is for many: give other --attacks"
+        )
     base = None if against is None else read_baseline(against)
     if base is None and max_drop is not None:
         raise ValueError("--max-drop needs --against, a finished evaluation to compare with")
-    rules = Rules(min_robust=min_robust, max_drop=None if base is None else max_drop or 0.0)
+    rules = Rules(min_robust=words["min_robust"], max_drop=None if base is None else max_drop or 0.0)
     job = prepare("gate", Request.of(filled(words, base)), {})
     if base is not None:
         check_images(base, job.dataset)
@@ -102,12 +109,12 @@ def command(
         batch_size=job.batch_size,
         speed=job.speed,
     )
-    if checks and found.decision == "pass":
+    if words["checks"] and found.decision == "pass":
         invariant = any(attack.scale_invariant for attack in job.attacks)
         found = found.examined(job.examined(invariant=invariant))
     subject = {**job.subject(None), "budget": time, "against": None if against is None else str(against)}
     tell(found, subject, out)
-    raise typer.Exit(CODES[found.decision])
+    return CODES[found.decision]
 
 
 def seconds(text: str) -> float:

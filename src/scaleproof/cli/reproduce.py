@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,65 +23,62 @@ if TYPE_CHECKING:
 RESULT, PAGE = "reproduction.json", "reproduction.md"
 
 
+Targets = Annotated[
+    list[str] | None, typer.Argument(help="table-multi-step, fig-scale, ..., or all: see --list.")
+]
+List = Annotated[
+    bool, typer.Option("--list", help="Show every table and figure: claims, measured and missing.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")]
+Size = Annotated[str, typer.Option(help="full, or small: a smoke test on a CPU in minutes.")]
+Models = Annotated[str, typer.Option(help="Of the tables, only models like this: 'cifar10/resnet18/*'.")]
+Seeds = Annotated[str, typer.Option(help="Seeds, with commas between.")]
+Epochs = Annotated[int | None, typer.Option(help="In place of each recipe's own; such numbers are marked.")]
+Recipe = Annotated[str | None, typer.Option(help="In place of the reading's recipe.")]
+Checkpoints = Annotated[
+    Path | None,
+    typer.Option(help="A folder with published models, DATASET/THREAT/NAME.pt.", show_default=False),
+]
+Jobs = Annotated[int, typer.Option(help="Models side by side on this machine.")]
+Ray = Annotated[bool, typer.Option("--ray", help="Spread the models over a Ray cluster.")]
+RayAddress = Annotated[
+    str | None, typer.Option(help="Of the cluster; else one that runs here, or a new one.")
+]
+Out = Annotated[
+    Path | None, typer.Option(help="Root of all run folders; runs/paper by default.", show_default=False)
+]
+
+
 def command(
-    targets: Annotated[
-        list[str] | None, typer.Argument(help="table-multi-step, fig-scale, ..., or all: see --list.")
-    ] = None,
-    show_list: Annotated[
-        bool, typer.Option("--list", help="Show every table and figure: claims, measured and missing.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
-    scale: Annotated[str, typer.Option(help="full, or small: a smoke test on a CPU in minutes.")] = "full",
-    models: Annotated[
-        str, typer.Option(help="Of the tables, only models like this: 'cifar10/resnet18/*'.")
-    ] = "*",
-    seeds: Annotated[str, typer.Option(help="Seeds, with commas between.")] = "0",
-    epochs: Annotated[
-        int | None, typer.Option(help="In place of each recipe's own; such numbers are marked.")
-    ] = None,
-    recipe: Annotated[str | None, typer.Option(help="In place of the reading's recipe.")] = None,
-    checkpoints: Annotated[
-        Path | None,
-        typer.Option(help="A folder with published models, DATASET/THREAT/NAME.pt.", show_default=False),
-    ] = None,
+    targets: Targets = None,
+    show_list: List = False,
+    dry_run: DryRun = False,
+    scale: Size = "full",
+    models: Models = "*",
+    seeds: Seeds = "0",
+    epochs: Epochs = None,
+    recipe: Recipe = None,
+    checkpoints: Checkpoints = None,
     data_folder: options.DataFolder = None,
     device: options.Device = "auto",
-    jobs: Annotated[int, typer.Option(help="Models side by side on this machine.")] = 1,
-    ray: Annotated[bool, typer.Option("--ray", help="Spread the models over a Ray cluster.")] = False,
-    ray_address: Annotated[
-        str | None, typer.Option(help="Of the cluster; else one that runs here, or a new one.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Root of all run folders; runs/paper by default.", show_default=False)
-    ] = None,
+    jobs: Jobs = 1,
+    ray: Ray = False,
+    ray_address: RayAddress = None,
+    out: Out = None,
 ) -> None:
     """Train what is missing, attack what is missing, and print measured beside claimed; run it again to go on."""
+    words = locals()
     from rich.console import Console
 
     from scaleproof.paper.scales import scale as chosen_scale
-    from scaleproof.paper.steps import Place
     from scaleproof.paper.targets import ALL, wanted
 
-    size = chosen_scale(scale)
-    root = out or Path("runs") / ("paper" if size.architecture is None else f"paper-{size.name}")
     if not targets and not show_list:
         raise ValueError(
             "say what to reproduce: table-multi-step, fig-scale, ..., or all; --list shows everything"
         )
-    if size.architecture is not None and (epochs, recipe, checkpoints) != (None, None, None):
-        raise ValueError(
-            f"--scale {scale} has its own length and models: leave --epochs, --recipe and --checkpoints"
-        )
-    far = ray or ray_address is not None
-    place = Place(
-        root=root.absolute() if far else root,
-        data_folder=data_folder.absolute() if far and data_folder else data_folder,
-        checkpoints=checkpoints.absolute() if far and checkpoints else checkpoints,
-        device=device,
-        epochs=epochs,
-        recipe=recipe,
-    )
-    choice, console = wanted(targets or [ALL], models), Console()
+    size, far, console = chosen_scale(scale), ray or ray_address is not None, Console()
+    place, choice = place_of(words, size, far), wanted(targets or [ALL], models)
     if show_list:
         show_tables(console, choice, size, place)
         return
@@ -89,13 +86,30 @@ def command(
     show_plan(console, chains, size, place)
     if dry_run:
         return
-    failures = lost_weights(chains)
-    able = [chain for chain in chains if not chain.lost_weights]
-    failures += run(able, jobs=jobs, address=ray_address, far=far, after=lambda: write(size, root))
-    write(size, root)
-    show_results(console, read_results(choice, size, place), drawn(choice, size, place), root)
+    failures = run(chains, jobs=jobs, address=ray_address, far=far, after=lambda: write(size, place.root))
+    write(size, place.root)
+    show_results(console, read_results(choice, size, place), drawn(choice, size, place), place.root)
     if failures:
         raise SystemExit(told(console, failures))
+
+
+def place_of(words: dict[str, Any], size: Scale, far: bool) -> Place:
+    """Where and how steps run; other machines need whole paths."""
+    from scaleproof.paper.steps import Place
+
+    if size.architecture is not None and any(words[name] for name in ("epochs", "recipe", "checkpoints")):
+        raise ValueError(
+            f"--scale {size.name} has its own length and models: leave --epochs, --recipe and --checkpoints"
+        )
+    own = Path("runs") / ("paper" if size.architecture is None else f"paper-{size.name}")
+    paths = {
+        "root": words["out"] or own,
+        "data_folder": words["data_folder"],
+        "checkpoints": words["checkpoints"],
+    }
+    if far:
+        paths = {name: path and path.absolute() for name, path in paths.items()}
+    return Place(**paths, device=words["device"], epochs=words["epochs"], recipe=words["recipe"])
 
 
 def run(
@@ -105,15 +119,16 @@ def run(
     from scaleproof.paper.cluster import run_on_ray
     from scaleproof.paper.runner import Runner
 
-    left = [chain for chain in chains if chain.missing]
+    failures = lost_weights(chains)
+    left = [chain for chain in chains if chain.missing and not chain.lost_weights]
 
     def ended(chain: Chain) -> None:
         after()
 
     if far:
-        return run_on_ray(left, address=address, tell=typer.echo, after=ended)
+        return failures + run_on_ray(left, address=address, tell=typer.echo, after=ended)
     fresh = any(chain.scale.architecture is None for chain in left)
-    return Runner(jobs=jobs, fresh=fresh, tell=typer.echo).run(left, ended)
+    return failures + Runner(jobs=jobs, fresh=fresh, tell=typer.echo).run(left, ended)
 
 
 def lost_weights(chains: Sequence[Chain]) -> list[Failure]:

@@ -61,7 +61,11 @@ def command(
     out: options.Out = None,
 ) -> None:
     """Train a network to be robust; run the same command again to go on where a run was cut."""
-    words = locals()
+    carry_out(locals())
+
+
+def carry_out(words: dict[str, Any]) -> None:
+    """Train what was asked for, with a bar, and show what came of it."""
     from scaleproof.cli.live import training_bar
     from scaleproof.cli.setup import checked_device
     from scaleproof.cli.show import show_training
@@ -69,13 +73,13 @@ def command(
     from scaleproof.train import train
 
     request = TrainRequest(**{item.name: words[item.name] for item in fields(TrainRequest)})
-    place = local_device(checked_device(device))
+    place = local_device(checked_device(words["device"]))
     with joined(place) as group:
         plans = request.plans(place)
-        with training_bar(len(plans), group.writes, tensorboard) as watch:
+        with training_bar(len(plans), group.writes, words["tensorboard"]) as watch:
             train(plans, watch=watch, group=group)
         if group.writes:
-            show_training([plan.folder for plan in plans], report=report)
+            show_training([plan.folder for plan in plans], report=words["report"])
 
 
 @dataclass(frozen=True, kw_only=True)
