@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -174,7 +175,10 @@ def drawn(choice: Wanted, size: Scale, place: Place) -> list[Path]:
     for figure in choice.figures:
         folders = figure_folders(place.root, figure, choice.experiments(), variants)
         if folders or figure.command is None:
-            paths.append(draw(figure, next(iter(folders.values()), {}), place.root))
+            shown = (
+                figure if size.architecture is None else replace(figure, remark=f"{size.words}.".capitalize())
+            )
+            paths.append(draw(shown, next(iter(folders.values()), {}), place.root))
     return paths
 
 

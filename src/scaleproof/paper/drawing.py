@@ -144,12 +144,12 @@ def surfaces_picture(runs: Runs) -> tuple[Canvas, str]:
     marks, shades = levels[::4].tolist(), ScalarMappable(BoundaryNorm(levels, 256), "viridis")
     bar = canvas.colorbar(shades, ax=axes, location="right", shrink=0.5, pad=0.015, aspect=28)
     bar.set_label("Cross entropy")
-    bar.set_ticks(marks, labels=["0" if mark < 0.005 else f"{mark:.2g}" for mark in marks])
+    bar.set_ticks(marks, labels=["0" if mark < 0.005 else f"{mark:.3g}" for mark in marks])
     step = surfaces.coordinates[1] - surfaces.coordinates[0]
     seen = ", ".join(f"{name} {values(runs, surface_roughness)[name]}" for name, _, _ in found)
     what = (
-        f"The first images that each model classifies right. Dashed: the edge of the budget; white: the decision "
-        f"boundary. PGD with {surfaces.steps} steps. Mean size of the second differences, {step:g}ε apart: {seen}"
+        "The first images that each model classifies right, or the first where it does none. Dashed: the edge of the "
+        f"budget; white: the decision boundary. PGD with {surfaces.steps} steps. Mean size of the second differences, {step:g}ε apart: {seen}"
     )
     return canvas, origin_of(runs, what)
 
