@@ -148,7 +148,7 @@ def surfaces_picture(runs: Runs) -> tuple[Canvas, str]:
     step = surfaces.coordinates[1] - surfaces.coordinates[0]
     seen = ", ".join(f"{name} {values(runs, surface_roughness)[name]}" for name, _, _ in found)
     what = (
-        "The first images that each model classifies right, if any. Dashed: the edge of the budget; white: the decision "
+        "The first images each model classifies right, if any. Dashed: the edge of the budget; white: the decision "
         f"boundary. PGD with {surfaces.steps} steps. Mean size of the second differences, {step:g}ε apart: {seen}"
     )
     return canvas, origin_of(runs, what)
