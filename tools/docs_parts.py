@@ -6,6 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from scaleproof.paper.page import grid as table
+
+__all__ = ["RESULTS", "ROOT", "percent", "provenance", "read", "table"]
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
 
@@ -21,8 +25,3 @@ def percent(share: dict[str, Any]) -> str:
 def provenance(run: dict[str, Any], count: int) -> str:
     hardware, versions = run["hardware"]["name"], run["versions"]["torch"]
     return f"n = {count:,}, seed {run['seed']}, commit {run['commit']}, {hardware}, torch {versions}"
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    align = ["---"] + ["---:"] * (len(head) - 1)
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, align, *rows]) + "\n"
