@@ -3,11 +3,14 @@
 python -m pytest -m gpu tests/test_gpu.py
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from scaleproof import Speed, evaluate, losses, suite
+from scaleproof.attacks import Attack
 from scaleproof.data import load
 from scaleproof.models import Classifier, build, load_model
 from scaleproof.oracle import Oracle
@@ -104,3 +107,36 @@ def test_kernels_against_plain_torch(width: int, halved: bool, size: int) -> Non
     plain = plain_kernels.stem_backward(main, shortcut, activation, weight)
     assert float(F.cosine_similarity(found.flatten(), plain.flatten(), dim=0)) > 0.9999
     torch.testing.assert_close(found, plain, rtol=0.02, atol=0.2)  # nine products, each rounded to bf16
+
+
+@pytest.mark.parametrize("name", ["pgd", "apgd-ce", "apgd-t", "fab-t", "square", "rays"])
+def test_a_captured_step_is_the_step(name: str) -> None:
+    """Attacks whose whole step is one graph find what they find without graphs, at the same counted cost."""
+    classifier, x, y = demo()
+    attacks = [shortened(attack) for attack in suite(name)]
+    results = []
+    for graph in (True, False):
+        speed = Speed(precision="float32", graph=graph)
+        for mode in ("independent", "cascade"):
+            found = evaluate(classifier, (x, y), attacks, mode=mode, batch_size=96, speed=speed)  # type: ignore[arg-type]
+            assert found.speed["graph"] == graph, found.speed
+            results.append(found)
+    for one, two in zip(results[:2], results[2:], strict=True):
+        agree = one.attacks[0].broken() == two.attacks[0].broken()
+        assert agree.mean() > 0.98
+        assert one.attacks[0].stuck == two.attacks[0].stuck
+    captured, eager = results[0].attacks[0], results[2].attacks[0]
+    assert eager.forwards <= captured.forwards <= 1.2 * eager.forwards, "padding is all that is added"
+
+
+def shortened(attack: Attack) -> Attack:
+    return replace(attack, steps=min(attack.steps, 60))  # type: ignore[type-var]
+
+
+def test_an_audit_looks_at_all_chunks_together() -> None:
+    classifier, x, y = demo()
+    attacks = suite("pgd,fab-t-audit")
+    found = evaluate(classifier, (x, y), attacks, mode="cascade", batch_size=32)
+    again = evaluate(classifier, (x, y), attacks, mode="cascade", batch_size=200)
+    seen = [run.attacks[1].verdicts["attacked"].any(0) for run in (found, again)]
+    assert (seen[0] == seen[1]).mean() > 0.98

@@ -1,5 +1,7 @@
 """Dropping broken rows changes the cost and not the verdict."""
 
+from dataclasses import dataclass, replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -7,17 +9,24 @@ from hypothesis import strategies as st
 
 from helpers import LinearNet, SmallConvNet, decisions, images
 from scaleproof import PGD, Rng, Speed, Threat, evaluate, suite
+from scaleproof.attacks import APGD, FAB, Attack, RayS, Square
+from scaleproof.attacks.base import State
 from scaleproof.attacks.loop import Packing, perturb, unique_first
+from scaleproof.attacks.pgd import PGDState
+from scaleproof.attacks.walk import Walk, flat, others, rebuilt, watch
 from scaleproof.models import Classifier
 from scaleproof.oracle import Oracle
+from scaleproof.speed.graph import move
 
 
-@given(st.integers(1, 5000))
-def test_sizes(batch: int) -> None:
-    sizes = Packing(batch).sizes
-    assert sizes[-1] == batch
-    assert 1 <= len(sizes) <= 8
-    assert list(sizes) == sorted(set(sizes))
+@given(st.integers(1, 5000), st.integers(1, 5000))
+def test_sizes(batch: int, count: int) -> None:
+    packing = Packing(batch)
+    size = packing.size_for(count)
+    assert count <= size < count + -(-batch // 32)
+    assert len({packing.size_for(number) for number in range(1, batch + 1)}) <= 32
+    assert not packing.shrinks(size, size), "nothing is packed for nothing"
+    assert packing.shrinks(0, size)
 
 
 @given(st.integers(1, 300), st.integers(1, 300), st.booleans())
@@ -79,3 +88,52 @@ def test_a_row_that_only_looks_broken_stays() -> None:
     found = perturb(attack, oracle, x, y, torch.arange(10), Rng(0), drop=True, packing=Packing(10))
     assert bool((net(found).argmax(1) == y).all())
     assert not torch.equal(found, x), "all steps were taken"
+
+
+CAPTURABLE: list[Attack] = [PGD(), PGD(keep="best"), APGD(), APGD(targets=3), FAB(), Square(), RayS()]
+
+
+@pytest.mark.parametrize("attack", CAPTURABLE, ids=lambda attack: attack.name)
+def test_a_step_in_buffers_is_the_step(attack: Attack) -> None:
+    """What a captured graph does: the step on buffers of its own, again and again."""
+    net, x = SmallConvNet().eval(), images(6, (3, 8, 8))
+    y, oracle = decisions(net, x), Oracle(Classifier(net), speed=Speed(precision="float32"))
+    fitted, _ = attack.for_classes(oracle.judge(x).shape[1])
+    start = fitted.init(oracle, x, y, torch.arange(6), Rng(0))
+    plain, other = Walk(fitted, oracle, start, watch(start, 5)), Walk(fitted, oracle, start, watch(start, 5))
+    buffers = tuple(tensor.clone() for tensor in flat(start, other.watched))
+    for _ in range(30):
+        plain.step()
+        move(other.moved, buffers)
+    state, seen = rebuilt(start, other.watched, buffers)
+    assert others(state) == others(plain.state)
+    for one, two in zip(flat(plain.state, plain.watched), flat(state, seen), strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=0, equal_nan=True)
+    assert not torch.equal(state.visited, x), "it moved"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountingState(PGDState):
+    count: int = 0
+
+
+class CountingPGD(PGD):
+    def step(self, oracle: Oracle, state: State) -> PGDState:
+        assert isinstance(state, CountingState)
+        return replace(super().step(oracle, state), count=state.count + 1)  # type: ignore[call-arg]
+
+
+def test_a_step_that_counts_outside_its_tensors_is_not_captured() -> None:
+    net, x = LinearNet(3).eval(), images(4)
+    oracle = Oracle(Classifier(net))
+    state = CountingState(**vars(PGD().init(oracle, x, decisions(net, x), torch.arange(4), Rng(0))))
+    walk = Walk(CountingPGD(), oracle, state)
+    with pytest.raises(RuntimeError, match="counts outside its tensors"):
+        walk.moved(*flat(state, None))
+
+
+def test_a_result_that_lies_in_another_buffer_is_saved_first() -> None:
+    buffers = torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([3.0])
+    for expected in ([6.0, 1.0, 2.0], [9.0, 6.0, 1.0]):
+        move(lambda a, b, c: (a + b + c, a, b), buffers)
+        assert [float(buffer) for buffer in buffers] == expected

@@ -14,7 +14,7 @@ from torch import nn
 from scaleproof.models import Classifier
 from scaleproof.models.resnet import BasicBlock, ResNet
 from scaleproof.speed import PLAIN, Speed
-from scaleproof.speed.graph import Captured
+from scaleproof.speed.graph import Recorded
 from scaleproof.training import Cyclic, Steps, TrainConfig, Trainer
 from scaleproof.training.checkpoint import files
 from scaleproof.training.probe import Standing
@@ -231,13 +231,13 @@ def test_a_rollback_never_comes_after_the_last_epoch(monkeypatch: pytest.MonkeyP
 def test_a_failed_capture_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     state = torch.zeros(3)
 
-    def moving(self: Captured, function: object, pool: object, stream: object) -> None:
+    def moving(self: Recorded, work: object, pool: object, stream: object) -> None:
         state.add_(1)
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(Captured, "record", moving)
+    monkeypatch.setattr(Recorded, "record", moving)
     with pytest.raises(RuntimeError):
-        Captured(lambda: (), (), None, None, lambda: [state])
+        Recorded(lambda: (), None, None, [state])
     assert not state.any()
 
 

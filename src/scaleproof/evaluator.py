@@ -1,14 +1,14 @@
 """The one evaluation loop: attacks on images, cut into units that can be stored, resumed and trusted.
 
 First one clean pass. Then the correctly classified images are cut into even chunks of at most `batch_size`, and each
-chunk meets each attack and restart: one unit of work each. A unit depends on nothing but its chunk, so a run that was
-killed resumes with the same verdicts bit for bit.
+chunk meets each attack and restart: one unit of work each. A unit depends on nothing but its rows, so a run that was
+killed resumes with the same verdicts bit for bit. Audits look at a sample of what the rest has left, as a second stage.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -86,10 +86,7 @@ def evaluate(
             units = store or MemoryStore()
             run = Run(classifier, source, unique(attacks), mode, seed, batch_size, speed, units, draws)
             run.keep = keep_examples
-            if group.size > 1:
-                run.share(group)
-                group.wait()
-            return run.evaluation(findings, progress or (lambda _: None))
+            return run.evaluation(findings, progress or (lambda _: None), group)
 
 
 class Run:
@@ -123,27 +120,18 @@ class Run:
         self.batch_size = checked_batch_size(batch_size, self.oracle.device)
         self.features = any(attack.needs_features for attack in attacks)
 
-    def prepared(self) -> tuple[Arrays, list[tuple[Attack, tuple[str, ...]]], list[Rows]]:
-        """The clean pass, the attacks fitted to the classes, and the chunks to attack."""
+    def prepared(self) -> tuple[Arrays, list[tuple[Attack, tuple[str, ...]]], Rows]:
+        """The clean pass, the attacks fitted to the classes, and the rows to attack."""
         look = first_look(self.oracle, self.images, self.features)
         settings = [self.mode, self.seed, len(self.images), self.batch_size]
         clean = self.clean_pass(fingerprint(self.oracle, self.attacks, settings, look))
         fitted = [attack.for_classes(int(clean["classes"])) for attack in self.attacks]
-        chunks = even_chunks(np.flatnonzero(clean["label"] == clean["prediction"]), self.batch_size)
-        self.packing = Packing(len(chunks[0]) if chunks else 1, pad=self.oracle.graphs is not None)
-        return clean, fitted, chunks
+        return clean, fitted, np.flatnonzero(clean["label"] == clean["prediction"])
 
-    def share(self, group: Group) -> None:
-        """Every unit of the chunks that are this rank's."""
-        clean, fitted, chunks = self.prepared()
-        attacks, count = [attack for attack, _ in fitted], len(clean["label"])
-        mine = {number for number in range(len(chunks)) if number % group.size == group.rank}
-        self.attack_chunks(chunks, attacks, count, lambda _: None, mine)
-
-    def evaluation(self, findings: tuple[Finding, ...], progress: Report) -> Evaluation:
-        clean, fitted, chunks = self.prepared()
+    def evaluation(self, findings: tuple[Finding, ...], progress: Report, group: Group) -> Evaluation:
+        clean, fitted, correct = self.prepared()
         labels, prediction = clean["label"], clean["prediction"]
-        units = self.attack_chunks(chunks, [attack for attack, _ in fitted], len(labels), progress)
+        units = self.attack_all(correct, [attack for attack, _ in fitted], len(labels), progress, group)
         results = tuple(assemble(attack, notes, units[attack.name], len(labels)) for attack, notes in fitted)
         return Evaluation(
             mode=self.mode,
@@ -200,36 +188,56 @@ class Run:
         x, y = self.images.select(rows)
         return x.detach().to(self.oracle.device), y.to(self.oracle.device)
 
+    def attack_all(
+        self, correct: Rows, attacks: Sequence[Attack], count: int, progress: Report, group: Group
+    ) -> dict[str, list[Unit]]:
+        """Every unit of work, from the store where it is there already.
+
+        Audits come last, on one sample of what all chunks have left. Several processes share the chunks.
+        """
+        units: dict[str, list[Unit]] = {attack.name: [] for attack in attacks}
+        meter, alive = Meter(progress, count, len(correct)), np.zeros(count, np.bool_)
+        alive[correct] = True
+        for stage in stages(attacks):
+            rows = self.rows_for(stage[0], correct[alive[correct]] if self.mode == "cascade" else correct)
+            chunks = list(enumerate(even_chunks(rows, self.batch_size)))
+            self.packing = self.packing_for(len(chunks[0][1]) if chunks else 1)
+            if group.size > 1:
+                silent = Meter(lambda _: None, count, len(correct))
+                self.attack_chunks(chunks[group.rank :: group.size], stage, alive.copy(), silent)
+                group.wait()
+            meter.total += len(chunks) * sum(attack.restarts * (attack.steps + 1) for attack in stage)
+            for unit, attack in self.attack_chunks(chunks, stage, alive, meter):
+                units[attack.name].append(unit)
+        return units
+
     def attack_chunks(
         self,
-        chunks: Sequence[Rows],
+        chunks: Sequence[tuple[int, Rows]],
         attacks: Sequence[Attack],
-        count: int,
-        progress: Report,
-        mine: Container[int] | None = None,
-    ) -> dict[str, list[Unit]]:
-        """Every unit of work, or that of some chunks, from the store where it is there already."""
-        units: dict[str, list[Unit]] = {attack.name: [] for attack in attacks}
-        meter = Meter(progress, count, sum(len(chunk) for chunk in chunks))
-        meter.total = len(chunks) * sum(attack.restarts * (attack.steps + 1) for attack in attacks)
-        for number, chunk in enumerate(chunks):
-            if mine is not None and number not in mine:
-                continue
-            alive = np.ones(len(chunk), dtype=np.bool_)
+        alive: NDArray[np.bool_],
+        meter: Meter,
+    ) -> list[tuple[Unit, Attack]]:
+        """Each chunk meets each attack; what breaks is no longer alive."""
+        units: list[tuple[Unit, Attack]] = []
+        for number, chunk in chunks:
             for attack in attacks:
                 for restart in range(attack.restarts):
                     meter.begin(chunk_label(attack, restart, number, len(chunks)), attack.steps + 1)
-                    rows = self.rows_for(attack, chunk[alive] if self.mode == "cascade" else chunk)
+                    unbroken = chunk[alive[chunk]]
+                    rows = unbroken if self.mode == "cascade" else chunk
                     key = f"{number:05d}.{attack.name}.{restart}"
-                    unit = self.unit(key, attack, restart, rows, meter.tick, chunk[alive])
-                    units[attack.name].append(unit)
-                    before = int(alive.sum())
-                    alive[np.isin(chunk, unit.broken_rows)] = False
-                    meter.end(before - int(alive.sum()))
+                    unit = self.unit(key, attack, restart, rows, meter.tick, unbroken)
+                    units.append((unit, attack))
+                    alive[unit.broken_rows] = False
+                    meter.end(len(unbroken) - int(alive[chunk].sum()))
         return units
 
     def rows_for(self, attack: Attack, rows: Rows) -> Rows:
         return rows[attack.takes(rows, self.seed, len(self.images))] if isinstance(attack, Sampled) else rows
+
+    def packing_for(self, batch: int) -> Packing:
+        return Packing(batch, pad=self.oracle.graphs is not None)
 
     def unit(self, key: str, attack: Attack, restart: int, rows: Rows, tick: Tick, unbroken: Rows) -> Unit:
         stored = Unit.accepted(restart, self.store.load(key), rows, self.keep)
@@ -264,6 +272,14 @@ class Run:
             "counts": np.array(counts),
             "seconds": np.array(time.perf_counter() - began),
         }
+
+
+def stages(attacks: Sequence[Attack]) -> list[list[Attack]]:
+    """The attacks that come first, and the audits, which look at what is left; those of one sample together."""
+    found: dict[int, list[Attack]] = {}
+    for attack in attacks:
+        found.setdefault(attack.count if isinstance(attack, Sampled) else 0, []).append(attack)
+    return [found[size] for size in sorted(found)]
 
 
 def checked_mode(mode: str) -> None:

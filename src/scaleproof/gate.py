@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from scaleproof.attacks.base import Attack
-from scaleproof.attacks.loop import Packing
 from scaleproof.attacks.suites import unique
 from scaleproof.baseline import Baseline, check_attacks
 from scaleproof.contract import Finding, buffers_kept, check_mode
@@ -250,7 +249,7 @@ class Inspection:
             check_attacks(self.baseline, attacks)
         self.correct: Flags = np.equal(clean["label"], clean["prediction"])
         self.alive, self.seen = self.correct.copy(), np.zeros(len(self.correct), np.bool_)
-        self.run.packing = Packing(self.run.batch_size, pad=self.run.oracle.graphs is not None)
+        self.run.packing = self.run.packing_for(self.run.batch_size)
         order, confidence = random_order(len(self.correct), self.run.seed), CERTAIN
         try:
             for number, (block, doubled) in enumerate(blocks(order, self.run.batch_size)):

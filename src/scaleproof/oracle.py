@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ from scaleproof.losses import Objective
 from scaleproof.models.classifier import Classifier, device_of
 from scaleproof.models.output import Output, at_least_float32
 from scaleproof.rng import key_of
-from scaleproof.speed import GraphCache, Speed, ascend, choose, exact_float32, on_device, tf32_float32
+from scaleproof.speed import Chain, GraphCache, Speed, ascend, choose, exact_float32, on_device, tf32_float32
 from scaleproof.threat import Threat
 
 
@@ -34,6 +34,24 @@ class Cost:
 
     forwards: int = 0
     backwards: int = 0
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A captured step of an attack; each call moves its buffers on and counts the passes in it."""
+
+    chain: Chain
+    books: Cost
+    spent: Cost
+
+    @property
+    def buffers(self) -> tuple[Tensor, ...]:
+        return self.chain.buffers
+
+    def __call__(self) -> None:
+        self.chain()
+        self.books.forwards += self.spent.forwards
+        self.books.backwards += self.spent.backwards
 
 
 class Health:
@@ -68,6 +86,8 @@ class Oracle:
         graph = self.speed.graph and self.device.type == "cuda" and draws == 1
         self.graphs = GraphCache() if graph else None
         self.cost, self.health = Cost(), Health(self.device)
+        self.spent: dict[object, Cost] = {}  # by one replay of each captured step
+        self.width = 1  # of the logits, known from the first judgement on
 
     @contextmanager
     def arithmetic(self) -> Iterator[None]:
@@ -118,6 +138,28 @@ class Oracle:
             self.health.look(result.gradient, result.logits, y)
         return result
 
+    def replay(
+        self, key: object, step: Callable[..., tuple[Tensor, ...]], tensors: tuple[Tensor, ...]
+    ) -> Replay | None:
+        """A step from tensors to tensors of the same shapes as one graph, with these loaded; None where there is none.
+
+        The step may ask this oracle for values and gradients.
+        """
+        if self.graphs is None:
+            return None
+        place = (key, len(tensors[0]))
+
+        def counted(*given: Tensor) -> tuple[Tensor, ...]:
+            before, self.cost = self.cost, Cost()
+            try:
+                return step(*given)
+            finally:
+                self.spent[place], self.cost = self.cost, before
+
+        with on_device(self.device):
+            chain = self.graphs.chain(key, counted, tensors, [self.health.counts])
+        return None if chain is None else Replay(chain, self.cost, self.spent[place])
+
     def ascend(
         self, threat: Threat, current: Tensor, gradient: Tensor, clean: Tensor, stride: float
     ) -> Tensor:
@@ -148,7 +190,9 @@ class Oracle:
     def judge_outputs(self, x: Tensor, *, features: bool) -> Output:
         self.cost.forwards += len(x)
         with torch.no_grad(), on_device(self.device), exact_float32():
-            return self.classifier.outputs(x) if features else Output(logits=self.classifier(x))
+            output = self.classifier.outputs(x) if features else Output(logits=self.classifier(x))
+        self.width = output.logits.shape[1]
+        return output
 
     def describe(self) -> dict[str, object]:
         """What was chosen, for the record."""

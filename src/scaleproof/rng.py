@@ -56,12 +56,13 @@ class Rng:
         digest = hashlib.sha256(f"{self.seed}/{self.attack}/{self.restart}".encode()).digest()
         return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
 
-    def words(self, index: Tensor, count: int, draw: int = 0) -> Tensor:
-        """`count` 32-bit words for each sample of `index`, as int64 (B, count)."""
+    def words(self, index: Tensor, count: int, draw: int | Tensor = 0) -> Tensor:
+        """`count` 32-bit words for each sample of `index`, as int64 (B, count); `draw` may be one a sample (B,)."""
         blocks = torch.arange(math.ceil(count / 4), device=index.device)
         index = index.to(torch.int64)[:, None].expand(-1, len(blocks))
         block = blocks.expand_as(index)
-        counter = (block, torch.full_like(block, draw), index & LOW, high(index))
+        drawn = draw[:, None].expand_as(block) if isinstance(draw, Tensor) else torch.full_like(block, draw)
+        counter = (block, drawn, index & LOW, high(index))
         return torch.stack(philox(counter, self.key), dim=-1).flatten(1)[:, :count]
 
     def uniform(self, index: Tensor, shape: tuple[int, ...], draw: int = 0) -> Tensor:

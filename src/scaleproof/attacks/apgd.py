@@ -37,9 +37,9 @@ class APGDState(State):
     rises: Tensor  # (B,) how often the objective rose since the last checkpoint
     checked_value: Tensor  # (B,) the best value at the last checkpoint
     halved: Tensor  # (B,) whether the step was halved there
-    iteration: int = 0
-    window: int = 0  # steps from one checkpoint to the next
-    since: int = 0  # steps since the last one
+    iteration: Tensor  # (B,) steps taken
+    window: Tensor  # (B,) steps from one checkpoint to the next
+    since: Tensor  # (B,) steps since the last one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,7 @@ class APGD:
     runs: int = 1
     name: str = "apgd-ce"
     label: str = "APGD-CE"
+    capturable = True
 
     def __post_init__(self) -> None:
         for field, value in (("steps", self.steps), ("runs", self.runs), ("targets", self.targets)):
@@ -96,43 +97,43 @@ class APGD:
             found=start, broken=at.logits.argmax(1) != truth,
             stride=torch.full_like(at.value, 2 * self.threat.eps), value=torch.zeros_like(at.value),
             rises=torch.zeros_like(at.value), checked_value=at.value,
-            halved=torch.ones_like(at.value, dtype=torch.bool), window=max(int(FIRST_WINDOW * self.steps), 1),
+            halved=torch.ones_like(at.value, dtype=torch.bool), iteration=torch.zeros_like(index),
+            window=torch.full_like(index, max(int(FIRST_WINDOW * self.steps), 1)), since=torch.zeros_like(index),
         )  # fmt: skip
 
     def step(self, oracle: Oracle, state: State) -> APGDState:
         state = cast(APGDState, state)
         moved = self.moved(state)
-        state = noted(state, moved, oracle.value_and_grad(self.objective, moved, state.y))
-        return self.adapted(state) if state.since == state.window else state
+        return self.adapted(noted(state, moved, oracle.value_and_grad(self.objective, moved, state.y)))
 
     def moved(self, state: APGDState) -> Tensor:
         """A step along the gradient, joined with the last movement, and projected after each of the two."""
         size = rows_like(state.stride, state.current)
         ahead = self.threat.project(state.current + size * self.threat.steepest(state.gradient), state.clean)
-        share = MOMENTUM if state.iteration > 0 else 1.0
+        share = rows_like(torch.where(state.iteration > 0, MOMENTUM, 1.0), state.current)
         joined = (
             state.current + (ahead - state.current) * share + (state.current - state.before) * (1 - share)
         )
         return self.threat.project(joined, state.clean)
 
     def adapted(self, state: APGDState) -> APGDState:
-        """Halve the step where the search stands still, and go back to the best point there."""
+        """At a checkpoint, halve the step where the search stands still, and go back to the best point there."""
+        due = state.since == state.window
         shaking = state.rises <= self.rho * state.window
         stuck = ~state.halved & (state.checked_value >= state.best_value)
-        halve = shaking | stuck
+        halve = due & (shaking | stuck)
         image = rows_like(halve, state.current).bool()
+        shrunk = state.window - max(int(SHRINK * self.steps), 1)
         return replace(
             state,
             stride=torch.where(halve, state.stride / 2, state.stride),
             current=torch.where(image, state.best, state.current),
             gradient=torch.where(image, state.best_gradient, state.gradient),
-            rises=torch.zeros_like(state.rises),
-            checked_value=state.best_value,
-            halved=halve,
-            window=max(
-                state.window - max(int(SHRINK * self.steps), 1), max(int(LEAST_WINDOW * self.steps), 1)
-            ),
-            since=0,
+            rises=torch.where(due, 0.0, state.rises),
+            checked_value=torch.where(due, state.best_value, state.checked_value),
+            halved=torch.where(due, halve, state.halved),
+            window=torch.where(due, shrunk.clamp_min(max(int(LEAST_WINDOW * self.steps), 1)), state.window),
+            since=torch.where(due, 0, state.since),
         )
 
     def finish(self, oracle: Oracle, state: State) -> Tensor:

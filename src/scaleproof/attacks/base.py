@@ -36,7 +36,11 @@ class State:
 
 
 class Attack(Protocol):
-    """What the loop needs to know of an attack."""
+    """What the loop needs to know of an attack.
+
+    With `capturable = True` besides, its step changes nothing but tensors, without a look at their values: then a GPU
+    runs it as one graph.
+    """
 
     @property
     def name(self) -> str:

@@ -52,6 +52,7 @@ class FAB:
     scale_invariant = False
     needs_features = False
     needs_exact = True
+    capturable = True
 
     def __post_init__(self) -> None:
         for field, value in (("steps", self.steps), ("targets", self.targets)):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from scaleproof.attacks.base import Attack, State
+from scaleproof.attacks.walk import Walk, Watch, reader, watch
 from scaleproof.contract import buffers_kept, check_images, check_labels
 from scaleproof.models.classifier import as_classifier
 from scaleproof.oracle import Oracle
@@ -20,20 +21,22 @@ Tick = Callable[[], None]  # called after every step
 
 @dataclass(frozen=True)
 class Packing:
-    """The few batch sizes that are ever run: eighths of the full one.
+    """The few batch sizes that are ever run: parts of the full one.
 
     With `pad`, a batch is filled up to one of them with copies of its first row, so that captured graphs stay valid.
     """
 
     batch: int
     pad: bool = False
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(sorted({max(1, (self.batch * eighth + 7) // 8) for eighth in range(1, 9)}))
+    parts: int = 32
 
     def size_for(self, count: int) -> int:
-        return next((size for size in self.sizes if size >= count), count)
+        grain = -(-self.batch // self.parts)
+        return -(-count // grain) * grain
+
+    def shrinks(self, count: int, size: int) -> bool:
+        """Whether so few rows are left of `size` that packing them anew pays: an eighth less."""
+        return count == 0 or 8 * self.size_for(count) <= 7 * size
 
     def pack(self, positions: Tensor) -> Tensor:
         missing = self.size_for(len(positions)) - len(positions) if self.pad else 0
@@ -60,65 +63,57 @@ def perturb(
     packing = packing or Packing(len(clean))
     rows = packing.pack(torch.arange(len(clean), device=clean.device))
     state = attack.init(oracle, clean[rows], y[rows], index[rows], rng)
-    if not drop:
-        for _ in range(attack.steps):
-            state = attack.step(oracle, state)
-            tick()
-        return attack.finish(oracle, state)[: len(clean)]
-    return Dropping(attack, oracle, clean, packing).run(state, rows, y, tick)
+    if drop:
+        return Dropping(attack, oracle, clean, y, packing).run(state, rows, tick)
+    walk = Walk(attack, oracle, state)
+    for _ in range(attack.steps):
+        walk.step()
+        tick()
+    return attack.finish(oracle, walk.state)[: len(clean)]
 
 
 class Dropping:
-    """The loop that lets broken rows go; `rows` says which sample each row of the state belongs to.
+    """The loop that lets broken rows go; `rows` says which sample each row of the batch belongs to.
 
     An iterate that looks misclassified to the oracle is held. Held iterates are judged in float32 together, as soon as
     the batch could shrink without them: a judgement of a few rows costs as much as one of many.
     """
 
-    def __init__(self, attack: Attack, oracle: Oracle, clean: Tensor, packing: Packing) -> None:
-        self.attack, self.oracle, self.packing = attack, oracle, packing
+    def __init__(self, attack: Attack, oracle: Oracle, clean: Tensor, y: Tensor, packing: Packing) -> None:
+        self.attack, self.oracle, self.y, self.packing = attack, oracle, y, packing
         self.final = clean.clone()
-        self.alive = torch.ones(len(clean), dtype=torch.bool, device=clean.device)
-        self.held = torch.zeros_like(self.alive)
 
-    def run(self, state: State, rows: Tensor, y: Tensor, tick: Tick) -> Tensor:
+    def run(self, state: State, rows: Tensor, tick: Tick) -> Tensor:
+        walk, left = self.walk(state, len(self.final)), reader(self.oracle.device)
         for _ in range(self.attack.steps):
-            state = self.attack.step(self.oracle, state)
+            walk.step()
             tick()
-            self.hold(state, rows)
-            left = int((self.alive & ~self.held).sum())
-            if left == 0 or self.packing.size_for(left) < self.packing.size_for(len(rows)):
-                self.settle(y)
-                if not bool(self.alive.any()):
+            count = left.read(walk.watched.left)
+            if count is not None and self.packing.shrinks(count, len(rows)):
+                self.settle(walk.watched, rows)
+                keep = walk.watched.open.nonzero().squeeze(1)
+                if len(keep) == 0:
                     return self.final
-                state, rows = self.compact(state, rows)
-        self.settle(y)
-        open_rows = self.alive[rows]
-        self.final[rows[open_rows]] = self.attack.finish(self.oracle, state)[open_rows]
+                if self.packing.shrinks(len(keep), len(rows)):
+                    packed = self.packing.pack(keep)
+                    rows = rows[packed]
+                    walk, left = self.walk(walk.state.rows(packed), len(keep)), reader(self.oracle.device)
+        self.settle(walk.watched, rows)
+        found = self.attack.finish(self.oracle, walk.state)
+        self.final[rows[walk.watched.open]] = found[walk.watched.open]
         return self.final
 
-    def hold(self, state: State, rows: Tensor) -> None:
-        """Keep the iterates that have just been visited and look misclassified, the latest of each sample."""
-        suspects = (self.alive[rows] & (state.logits.argmax(1) != state.true_class)).nonzero().squeeze(1)
-        self.final[rows[suspects]] = state.visited[suspects]
-        self.held[rows[suspects]] = True
+    def walk(self, state: State, count: int) -> Walk:
+        return Walk(self.attack, self.oracle, state, watch(state, count))
 
-    def settle(self, y: Tensor) -> None:
+    def settle(self, seen: Watch, rows: Tensor) -> None:
         """Judge what is held: broken in float32 too, and the sample leaves; otherwise it goes on."""
-        samples = self.held.nonzero().squeeze(1)
-        if len(samples) > 0:
-            verdict = self.oracle.judge(self.final[samples]).argmax(1) != y[samples]
-            self.alive[samples[verdict]] = False
-            self.held.zero_()
-
-    def compact(self, state: State, rows: Tensor) -> tuple[State, Tensor]:
-        """Pack the open rows into a smaller size where they fit one; a sample is kept once."""
-        open_rows = self.alive[rows].nonzero().squeeze(1)
-        open_rows = open_rows[unique_first(rows[open_rows])]
-        if self.packing.size_for(len(open_rows)) >= self.packing.size_for(len(rows)):
-            return state, rows
-        keep = self.packing.pack(open_rows)
-        return state.rows(keep), rows[keep]
+        held = (seen.held & seen.open).nonzero().squeeze(1)
+        if len(held) > 0:
+            broken = held[self.oracle.judge(seen.caught[held]).argmax(1) != self.y[rows[held]]]
+            self.final[rows[broken]] = seen.caught[broken]
+            seen.open[broken] = False
+            seen.held.zero_()
 
 
 def unique_first(values: Tensor) -> Tensor:

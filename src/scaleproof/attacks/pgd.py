@@ -43,6 +43,7 @@ class PGD:
     target: int | None = None
     name: str = "pgd"
     label: str = "PGD"
+    capturable = True
 
     def __post_init__(self) -> None:
         for field, value, least in (("steps", self.steps, 0), ("restarts", self.restarts, 1)):
@@ -83,7 +84,9 @@ class PGD:
         return replace(self, objective=objective), () if note is None else (note,)
 
     def init(self, oracle: Oracle, clean: Tensor, y: Tensor, index: Tensor, rng: Rng) -> PGDState:
-        logits = oracle.logits(clean) if self.target is not None else clean.new_zeros(len(clean), 1)
+        logits = (
+            oracle.logits(clean) if self.target is not None else clean.new_zeros(len(clean), oracle.width)
+        )
         if self.target is not None:
             y = torch.stack([y, likeliest_wrong(logits, y, self.target)], dim=1)
         start = self.threat.sample(clean, index, rng) if self.start == "uniform" else clean

@@ -45,6 +45,7 @@ class RayS:
     scale_invariant = True
     needs_features = False
     needs_exact = True
+    capturable = True
 
     def __post_init__(self) -> None:
         if self.steps < 1:

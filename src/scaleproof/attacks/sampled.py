@@ -63,6 +63,10 @@ class Sampled:
         return self.attack.needs_features
 
     @property
+    def capturable(self) -> bool:
+        return bool(getattr(self.attack, "capturable", False))
+
+    @property
     def needs_exact(self) -> bool:
         return self.attack.needs_exact
 

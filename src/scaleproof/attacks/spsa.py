@@ -97,16 +97,13 @@ class SPSA:
 
     def signs(self, state: SPSAState, first: int, count: int) -> Tensor:
         """Random signs for samples `first` on; each sample of an image has its own draw, however they are grouped."""
-        pixels = state.current[0].numel()
-        shifts = torch.arange(BITS, device=state.current.device)
-        parts = []
-        for sample in range(first, first + count):
-            draw = state.iteration * self.samples + sample
-            words = state.rng.words(state.index, -(-pixels // BITS), draw=draw)
-            bits = (words[:, :, None] >> shifts) & 1
-            parts.append(bits.flatten(1)[:, :pixels])
-        stacked = torch.stack(parts, dim=1).view(len(state.index), count, *state.current.shape[1:])
-        return (2 * stacked - 1).to(state.current.dtype)
+        pixels, batch = state.current[0].numel(), len(state.index)
+        samples = torch.arange(first, first + count, device=state.index.device)
+        draws = (state.iteration * self.samples + samples).repeat(batch)
+        words = state.rng.words(state.index.repeat_interleave(count), -(-pixels // BITS), draw=draws)
+        bits = (words[:, :, None] >> torch.arange(BITS, device=words.device)) & 1
+        signs = (2 * bits - 1).to(state.current.dtype).flatten(1)[:, :pixels]
+        return signs.reshape(batch, count, *state.current.shape[1:])
 
     def finish(self, oracle: Oracle, state: State) -> Tensor:
         return state.current

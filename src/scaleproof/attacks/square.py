@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -22,8 +21,8 @@ HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # queries after whi
 @dataclass(frozen=True, kw_only=True)
 class SquareState(State):
     value: Tensor  # (B,) the margin of `current`: positive when misclassified
+    query: Tensor  # (B,) how many were asked
     rng: Rng
-    query: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +50,10 @@ class Square:
     def restarts(self) -> int:
         return self.runs
 
+    @property
+    def capturable(self) -> bool:
+        return self.threat.is_box  # the shapes of l2 are drawn by hand for each side
+
     def for_classes(self, classes: int) -> tuple[Square, tuple[str, ...]]:
         return self, ()
 
@@ -59,7 +62,7 @@ class Square:
         scores = oracle.logits(start)
         return SquareState(
             index=index, clean=clean, y=y, current=start, visited=start, logits=scores,
-            value=margin(scores, y), rng=rng,
+            value=margin(scores, y), query=torch.zeros_like(index), rng=rng,
         )  # fmt: skip
 
     def first_change(self, clean: Tensor, index: Tensor, rng: Rng) -> Tensor:
@@ -83,25 +86,27 @@ class Square:
             query=state.query + 1,
         )
 
-    def side(self, query: int, clean: Tensor) -> int:
-        """The side of the square in one query, in pixels."""
-        share = self.share / 2 ** sum(query > limit for limit in HALVINGS)
-        wished = round(math.sqrt(share * clean.shape[2] * clean.shape[3]))
-        return max(1, min(wished, clean.shape[2], clean.shape[3]))
+    def side(self, query: Tensor, clean: Tensor) -> Tensor:
+        """The side of the square in a query, in pixels (B,)."""
+        halvings = torch.zeros_like(query, dtype=torch.float64)
+        for limit in HALVINGS:
+            halvings += query > limit
+        area = self.share * clean.shape[2] * clean.shape[3]
+        return (area * 0.5**halvings).sqrt().round().long().clamp(1, min(clean.shape[2:]))
 
     def changed(self, state: SquareState) -> Tensor:
         """A candidate: one square of each image set anew."""
         side = self.side(state.query, state.clean)
         words = state.rng.words(state.index, 8, draw=state.query + 2)
-        return (
-            self.recoloured(state, side, words) if self.threat.is_box else self.reshaped(state, side, words)
-        )
+        if self.threat.is_box:
+            return self.recoloured(state, side, words)
+        return self.reshaped(state, int(side[0]), words)
 
-    def recoloured(self, state: SquareState, side: int, words: Tensor) -> Tensor:
+    def recoloured(self, state: SquareState, side: Tensor, words: Tensor) -> Tensor:
         """Every channel of the square moves by plus or minus two eps, and back into the ball."""
         mask = window_mask(state.clean, words[:, 0], words[:, 1], side)
         signs = (2 * (words[:, 2:5] & 1) - 1).to(state.clean.dtype)
-        signs = signs[:, [channel % 3 for channel in range(state.clean.shape[1])], None, None]
+        signs = signs[:, channel_of(signs, state.clean)][:, :, None, None]
         return self.threat.project(state.current + 2 * self.threat.eps * signs * mask, state.clean)
 
     def reshaped(self, state: SquareState, side: int, words: Tensor) -> Tensor:
@@ -117,7 +122,7 @@ class Square:
         budget = spare / channels + (delta * either).flatten(1).square().sum(1)
         old = (delta * first).square().sum((2, 3), keepdim=True).sqrt()
         signs = (2 * (words[:, 4:7] & 1) - 1).to(delta.dtype)
-        signs = signs[:, [channel % 3 for channel in range(channels)], None, None]
+        signs = signs[:, channel_of(signs, delta)][:, :, None, None]
         shape = bump(state.clean, words[:, 0], words[:, 1], side, (words[:, 7] & 1).bool())
         fresh = signs * shape + delta * first / (1e-12 + old)
         fresh = fresh / (1e-12 + fresh.square().sum((2, 3), keepdim=True).sqrt())
@@ -136,3 +141,8 @@ class Square:
             "share": self.share,
             "restarts": self.restarts,
         }
+
+
+def channel_of(signs: Tensor, images: Tensor) -> Tensor:
+    """Which of three signs each channel takes (C,)."""
+    return torch.arange(images.shape[1], device=signs.device) % signs.shape[1]

@@ -17,19 +17,19 @@ def stripes(clean: Tensor, index: Tensor, rng: Rng) -> Tensor:
     return (2 * (words & 1) - 1).to(clean.dtype).expand_as(clean)
 
 
-def places(word: Tensor, count: int) -> Tensor:
+def places(word: Tensor, count: int | Tensor) -> Tensor:
     """A place from 0 to count - 1 for each sample, from a 32-bit word (B,)."""
     return (word * count) >> 32
 
 
-def window_mask(clean: Tensor, row_word: Tensor, column_word: Tensor, side: int) -> Tensor:
-    """Ones inside a square window at a random place of each sample (B, 1, H, W)."""
+def window_mask(clean: Tensor, row_word: Tensor, column_word: Tensor, side: int | Tensor) -> Tensor:
+    """Ones inside a square window at a random place of each sample (B, 1, H, W); its side may be one a sample (B,)."""
     _, _, height, width = clean.shape
     top, left = places(row_word, height - side + 1)[:, None], places(column_word, width - side + 1)[:, None]
     down, across = (torch.arange(size, device=clean.device)[None] for size in (height, width))
-    inside = ((down >= top) & (down < top + side))[:, :, None] & ((across >= left) & (across < left + side))[
-        :, None
-    ]
+    reach = side[:, None] if isinstance(side, Tensor) else side
+    inside_rows = (down >= top) & (down < top + reach)
+    inside = inside_rows[:, :, None] & ((across >= left) & (across < left + reach))[:, None]
     return inside[:, None].to(clean.dtype)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +28,29 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
+class Recorded:
+    """The kernels of one call, to be replayed; what the warm-up changes in `state` is put back."""
+
+    def __init__(self, work: Callable[[], Any], pool: Any, stream: Any, state: Sequence[Tensor]) -> None:
+        before = [(tensor, tensor.detach().clone()) for tensor in state]
+        try:
+            self.record(work, pool, stream)
+        finally:  # also where the capture fails
+            with torch.no_grad():
+                for tensor, value in before:
+                    tensor.copy_(value)
+
+    def record(self, work: Callable[[], Any], pool: Any, stream: Any) -> None:
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP):
+                work()
+        torch.cuda.current_stream().wait_stream(stream)
+        self.graph = torch.cuda.CUDAGraph()
+        with no_collection(), torch.cuda.graph(self.graph, pool=pool, stream=stream):
+            self.result = work()
+
+
 class Captured:
     """One function, captured for one set of input shapes, with static inputs and outputs."""
 
@@ -34,29 +58,38 @@ class Captured:
         self, function: Callable[..., Tensors], inputs: Tensors, pool: Any, stream: Any, state: State
     ) -> None:
         self.inputs = tuple(tensor.clone() for tensor in inputs)
-        before = [(tensor, tensor.detach().clone()) for tensor in state()]
-        try:
-            self.record(function, pool, stream)
-        finally:  # what the warm-up changed, also where the capture fails
-            with torch.no_grad():
-                for tensor, value in before:
-                    tensor.copy_(value)
-
-    def record(self, function: Callable[..., Tensors], pool: Any, stream: Any) -> None:
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP):
-                function(*self.inputs)
-        torch.cuda.current_stream().wait_stream(stream)
-        self.graph = torch.cuda.CUDAGraph()
-        with no_collection(), torch.cuda.graph(self.graph, pool=pool, stream=stream):
-            self.outputs = function(*self.inputs)
+        self.recorded = Recorded(partial(function, *self.inputs), pool, stream, state())
 
     def __call__(self, *inputs: Tensor) -> Tensors:
-        for static, given in zip(self.inputs, inputs, strict=True):
-            static.copy_(given)
-        self.graph.replay()
-        return tuple(tensor.clone() for tensor in self.outputs)
+        load(self.inputs, inputs)
+        self.recorded.graph.replay()
+        return tuple(tensor.clone() for tensor in self.recorded.result)
+
+
+class Chain:
+    """A step from tensors to tensors of the same shapes, captured: each replay moves its own buffers on."""
+
+    def __init__(
+        self, step: Callable[..., Tensors], buffers: Tensors, pool: Any, stream: Any, state: Sequence[Tensor]
+    ) -> None:
+        self.buffers = buffers
+        self.recorded = Recorded(partial(move, step, buffers), pool, stream, [*buffers, *state])
+
+    def __call__(self) -> None:
+        self.recorded.graph.replay()
+
+
+def load(buffers: Tensors, values: Tensors) -> None:
+    for buffer, value in zip(buffers, values, strict=True):
+        buffer.copy_(value)
+
+
+def move(step: Callable[..., Tensors], buffers: Tensors) -> None:
+    """One step in place; a result that lies in another buffer is saved before that one changes."""
+    places = {buffer.untyped_storage().data_ptr() for buffer in buffers}
+    changed = [pair for pair in zip(buffers, step(*buffers), strict=True) if pair[0] is not pair[1]]
+    results = [new.clone() if new.untyped_storage().data_ptr() in places else new for _, new in changed]
+    load(tuple(buffer for buffer, _ in changed), tuple(results))
 
 
 class GraphCache:
@@ -68,7 +101,10 @@ class GraphCache:
     def __init__(self, state: State = tuple) -> None:
         self.state = state
         self.graphs: dict[object, Captured] = {}
+        self.chains: dict[object, Chain] = {}
+        self.rooms: dict[object, Tensors] = {}
         self.failure: str | None = None
+        self.recording = False
         stream: Any = torch.cuda.Stream
         self.stream = (
             stream()
@@ -76,13 +112,55 @@ class GraphCache:
         self.pool = torch.cuda.graph_pool_handle()  # shared: results are copied out before the next replay
 
     def __call__(self, key: object, function: Callable[..., Tensors], *inputs: Tensor) -> Tensors:
-        if self.failure is not None or not inputs[0].is_cuda:
+        if self.failure is not None or self.recording or not inputs[0].is_cuda:
             return function(*inputs)
-        full_key = (key, tuple((tensor.shape, tensor.dtype) for tensor in inputs))
+        full_key = (key, shapes(inputs))
         if full_key not in self.graphs:
             try:
                 self.graphs[full_key] = Captured(function, inputs, self.pool, self.stream, self.state)
             except RuntimeError as error:
-                self.failure = f"graph capture failed, eager in its place: {str(error).splitlines()[0]}"
+                self.note(error)
                 return function(*inputs)
         return self.graphs[full_key](*inputs)
+
+    def chain(
+        self, key: object, step: Callable[..., Tensors], tensors: Tensors, state: Sequence[Tensor]
+    ) -> Chain | None:
+        """A captured step with these tensors in its buffers; None where it cannot be captured.
+
+        Chains of one key share their buffers, whatever the number of rows: one of them is in use at a time.
+        """
+        if self.failure is not None or not tensors[0].is_cuda:
+            return None
+        full_key = (key, shapes(tensors))
+        if full_key not in self.chains:
+            buffers = self.room(key, tensors)
+            load(buffers, tensors)
+            self.recording = True
+            try:
+                self.chains[full_key] = Chain(step, buffers, self.pool, self.stream, state)
+            except RuntimeError as error:
+                self.note(error)
+                return None
+            finally:
+                self.recording = False
+        chain = self.chains[full_key]
+        load(chain.buffers, tensors)
+        return chain
+
+    def room(self, key: object, tensors: Tensors) -> Tensors:
+        """Buffers for these tensors: the first rows of the key's own, or new ones where those are too small."""
+        kept = self.rooms.get(key)
+        if kept is None or any(len(one) < len(tensor) for one, tensor in zip(kept, tensors, strict=True)):
+            kept = tuple(
+                torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors
+            )
+            self.rooms[key] = kept
+        return tuple(one[: len(tensor)] for one, tensor in zip(kept, tensors, strict=True))
+
+    def note(self, error: RuntimeError) -> None:
+        self.failure = f"graph capture failed, eager in its place: {str(error).splitlines()[0]}"
+
+
+def shapes(tensors: Tensors) -> object:
+    return tuple((tensor.shape, tensor.dtype) for tensor in tensors)
