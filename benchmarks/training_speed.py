@@ -26,12 +26,18 @@ from scaleproof.data import Dataset
 from scaleproof.defenses import defense, scale_invariant
 from scaleproof.models import Classifier, build
 from scaleproof.provenance import provenance
-from scaleproof.speed import Speed
+from scaleproof.speed import PLAIN, Speed
 from scaleproof.training import TrainConfig, Trainer
 from scaleproof.training.images import generator, random_places
 from scaleproof.training.step import Draws
 
 EPS, STEP, STEPS, BATCH, EPOCH = 8 / 255, 2 / 255, 10, 128, 391
+SPEEDS = {
+    "float32": PLAIN,
+    "streams1": Speed(streams=1),
+    "streams2": Speed(streams=2),
+    "streams4": Speed(streams=4),
+}
 PEAK = {"NVIDIA H200": 790e12}  # bf16 FLOP a second, measured on that chip with large matrix products
 
 
@@ -126,7 +132,7 @@ def measure(architecture: str, contenders: list[str], count: int) -> list[dict[s
             seconds = timed(eager(architecture, lean=name == "eager"), count)
         else:
             method, _, kind = name.partition("-")
-            speed = Speed(precision="float32", fold=False, graph=False) if kind == "float32" else Speed()
+            speed = SPEEDS.get(kind, Speed())
             step, trainer, first = ours(architecture, method, kind == "si", speed)
             seconds = timed(step, count)
             row |= {"first_step_seconds": first, "speed": trainer.stepper.notes()}

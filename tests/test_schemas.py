@@ -36,6 +36,7 @@ KINDS = {  # how a file is called, as a pattern -> its schema; the first that fi
     "analysis.json": "analysis",
     "museum.json": "museum",
     "annex*.json": "museum",
+    "healthy.json": "healthy",
     "gate.json": "gate",
     "reproduction.json": "reproduction",
 }

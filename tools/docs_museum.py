@@ -33,6 +33,37 @@ def museum() -> str:
     return table(head, rows) + f"\n(accuracy in %, n = {record['count']}, seed {record['seed']}, {place})\n"
 
 
+def limits() -> str:
+    """Each check that a room is named after: how far apart healthy networks and exhibits lie, half by half."""
+    tour, healthy = read("museum.json"), read("healthy.json")
+    held_back = {room["name"] for room in tour["rooms"] if room["held_back"]}
+    seen: dict[str, dict[bool, list[float]]] = {}
+    shipped: dict[str, float] = {}
+    for visit in tour["visits"]:
+        check = next(check for check in visit["checks"] if check["name"] == visit["caught_by"])
+        seen.setdefault(check["name"], {}).setdefault(visit["room"] in held_back, []).append(check["value"])
+        shipped[check["name"]] = check["limit"]
+    rows = []
+    for name, halves in seen.items():
+        values = [
+            check["value"] for one in healthy["networks"] for check in one["checks"] if check["name"] == name
+        ]
+        least = {half: f"{min(halves[half]):.3g}" if half in halves else "" for half in (False, True)}
+        allowed = min([*halves.get(False, []), *halves.get(True, [])])
+        row = [name, f"{max(values):.2g}", f"{shipped[name]:g}", least[False], least[True]]
+        rows.append([*row, f"{max(values):.2g} to {allowed:.3g}"])
+    head = [
+        "check",
+        "healthy, at most",
+        "limit",
+        "set on: at least",
+        "held back: at least",
+        "any limit would do from",
+    ]
+    facts = f"{len(healthy['networks'])} healthy networks, {healthy['hardware']['name']}, commit {healthy['commit']}"
+    return table(head, rows) + f"\n({facts})\n"
+
+
 ANNEX = {  # what each record of a tour of the annex is
     "annex.json": ("first look", "the museum's network"),
     "annex-svhn.json": ("first look", "another network, on SVHN"),

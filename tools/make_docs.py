@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from docs_museum import annex, annex_first, check_cost, museum
+from docs_museum import annex, annex_first, check_cost, limits, museum
 from docs_parts import RESULTS, ROOT, percent, provenance, read, table
 
 if TYPE_CHECKING:
@@ -213,6 +213,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "training-speed": training_speed,
     "training-speed-line": training_speed_line,
     "museum": museum,
+    "limits": limits,
     "check-cost": check_cost,
     "paper": paper,
     "paper-verdicts": paper_verdicts,

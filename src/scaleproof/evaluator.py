@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from scaleproof.attacks.base import Attack
+from scaleproof.attacks.base import Attack, Format
 from scaleproof.attacks.loop import Packing, Tick, perturb
 from scaleproof.attacks.sampled import Sampled
 from scaleproof.attacks.suites import unique
@@ -39,15 +39,11 @@ from scaleproof.parallel import ALONE, Group
 from scaleproof.progress import Meter, Report, chunk_label
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
-from scaleproof.speed.backends import Precision
 from scaleproof.store import MemoryStore, UnitStore
 from scaleproof.units import Unit, assemble, gradient_findings
 from scaleproof.verdicts import verdict
 
-EXACT: dict[str, Precision] = {
-    "cpu": "float32",
-    "cuda": "tf32",
-}  # of searches that bf16 would drown in rounding
+FORMATS = get_args(Format)
 Mode = Literal["independent", "cascade"]
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -110,13 +106,7 @@ class Run:
             raise ValueError("an evaluation needs at least one image, got none")
         self.images, self.attacks, self.mode, self.seed, self.store = images, attacks, mode, seed, store
         self.oracle = Oracle(classifier, speed=speed, draws=draws)
-        self.exact = self.oracle
-        if any(attack.needs_exact for attack in attacks) and "bf16" in self.oracle.choice.precision:
-            self.exact = Oracle(
-                classifier,
-                speed=replace(self.oracle.speed, precision=EXACT[self.oracle.device.type]),
-                draws=draws,
-            )
+        self.finer: dict[Format, Oracle] = {}  # for searches that the oracle's rounding would drown
         self.batch_size = checked_batch_size(batch_size, self.oracle.device)
         self.features = any(attack.needs_features for attack in attacks)
 
@@ -247,11 +237,23 @@ class Run:
         self.store.save(key, arrays)
         return Unit(restart, arrays)
 
+    def oracle_for(self, attack: Attack) -> Oracle:
+        """The oracle, or one with finer numbers where the attack's search needs them."""
+        fine = (
+            "float32" if self.oracle.device.type == "cpu" and attack.coarsest == "tf32" else attack.coarsest
+        )
+        if FORMATS.index(fine) <= FORMATS.index(self.oracle.format):
+            return self.oracle
+        if fine not in self.finer:
+            speed = replace(self.oracle.speed, precision=fine)
+            self.finer[fine] = Oracle(self.oracle.classifier, speed=speed, draws=self.oracle.draws)
+        return self.finer[fine]
+
     def work(
         self, attack: Attack, restart: int, rows: Rows, tick: Tick, unbroken: Rows
     ) -> dict[str, NDArray[Any]]:
         """Attack these rows and judge what comes back."""
-        oracle, began = self.exact if attack.needs_exact else self.oracle, time.perf_counter()
+        oracle, began = self.oracle_for(attack), time.perf_counter()
         cost = oracle.cost
         forwards, backwards = cost.forwards, cost.backwards
         arrays: dict[str, NDArray[Any]] = {name: np.zeros(0, dtype) for name, dtype in VERDICTS.items()}

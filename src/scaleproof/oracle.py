@@ -89,6 +89,11 @@ class Oracle:
         self.spent: dict[object, Cost] = {}  # by one replay of each captured step
         self.width = 1  # of the logits, known from the first judgement on
 
+    @property
+    def format(self) -> str:
+        """The number format of the fast output: bf16, tf32 or float32."""
+        return self.choice.precision.split()[0]
+
     @contextmanager
     def arithmetic(self) -> Iterator[None]:
         """The device, the backend's own number formats whatever the caller's, true float32 where it is float32."""

@@ -13,7 +13,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from scaleproof.attacks.base import State, likeliest_wrong
+from scaleproof.attacks.base import Format, State, likeliest_wrong
 from scaleproof.losses import Objective, cross_entropy, targeted
 from scaleproof.oracle import Gradient, Oracle
 from scaleproof.rng import Rng
@@ -64,8 +64,8 @@ class APGD:
             raise ValueError(f"rho must be above 0 and at most 1, got {self.rho}")
 
     @property
-    def needs_exact(self) -> bool:
-        return False
+    def coarsest(self) -> Format:
+        return "bf16"
 
     @property
     def restarts(self) -> int:

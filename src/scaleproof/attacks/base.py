@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -11,6 +11,8 @@ from torch import Tensor
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import Threat
+
+Format = Literal["bf16", "tf32", "float32"]  # from coarse to fine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +68,8 @@ class Attack(Protocol):
     def needs_features(self) -> bool: ...
 
     @property
-    def needs_exact(self) -> bool:
-        """Whether its search needs float32: differences of logits drown in the rounding of bf16."""
+    def coarsest(self) -> Format:
+        """The coarsest number format that its search bears; a verdict is always float32."""
 
     def for_classes(self, classes: int) -> tuple[Attack, tuple[str, ...]]:
         """This attack for a model with so many classes, and notes on what had to change."""

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from scaleproof.attacks.base import State
+from scaleproof.attacks.base import Format, State
 from scaleproof.attacks.counted import Counted, model_kept
 from scaleproof.attacks.loop import unique_first
 from scaleproof.callables import name_of, source_digest
@@ -86,8 +86,8 @@ class Foreign:
         return False
 
     @property
-    def needs_exact(self) -> bool:
-        return False
+    def coarsest(self) -> Format:
+        return "bf16"
 
     def for_classes(self, classes: int) -> tuple[Foreign, tuple[str, ...]]:
         return self, (UNTOLD,) if self.minimal else ()

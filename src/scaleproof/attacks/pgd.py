@@ -8,7 +8,7 @@ from typing import Literal, cast, get_args
 import torch
 from torch import Tensor
 
-from scaleproof.attacks.base import State, likeliest_wrong
+from scaleproof.attacks.base import Format, State, likeliest_wrong
 from scaleproof.losses import Objective, cosine_cross_entropy, cross_entropy, targeted
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
@@ -61,8 +61,8 @@ class PGD:
             raise ValueError(f"target must be >= 1 (1 is the likeliest wrong class), got {self.target}")
 
     @property
-    def needs_exact(self) -> bool:
-        return False
+    def coarsest(self) -> Format:
+        return "bf16"
 
     @property
     def stride(self) -> float:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
-from scaleproof.attacks.base import State
+from scaleproof.attacks.base import Format, State
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import DEFAULT_THREAT, Threat, rows_like
@@ -44,7 +44,7 @@ class RayS:
     label: str = "RayS"
     scale_invariant = True
     needs_features = False
-    needs_exact = True
+    coarsest: ClassVar[Format] = "tf32"
     capturable = True
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scaleproof.attacks.base import Attack, State
+from scaleproof.attacks.base import Attack, Format, State
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import Threat
@@ -67,8 +67,8 @@ class Sampled:
         return bool(getattr(self.attack, "capturable", False))
 
     @property
-    def needs_exact(self) -> bool:
-        return self.attack.needs_exact
+    def coarsest(self) -> Format:
+        return self.attack.coarsest
 
     def for_classes(self, classes: int) -> tuple[Sampled, tuple[str, ...]]:
         fitted, notes = self.attack.for_classes(classes)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
-from scaleproof.attacks.base import State
+from scaleproof.attacks.base import Format, State
 from scaleproof.losses import margin
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
@@ -41,7 +41,7 @@ class SPSA:
     label: str = "SPSA"
     scale_invariant = False
     needs_features = False
-    needs_exact = True
+    coarsest: ClassVar[Format] = "float32"  # differences over a thousandth of the pixel range
 
     def __post_init__(self) -> None:
         for field, value in (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
-from scaleproof.attacks.base import State
+from scaleproof.attacks.base import Format, State
 from scaleproof.attacks.windows import bump, stripes, tiles, window_mask
 from scaleproof.losses import margin
 from scaleproof.oracle import Oracle
@@ -37,7 +37,7 @@ class Square:
     label: str = "Square"
     scale_invariant = True
     needs_features = False
-    needs_exact = True
+    coarsest: ClassVar[Format] = "tf32"
 
     def __post_init__(self) -> None:
         for field, value in (("steps", self.steps), ("runs", self.runs)):

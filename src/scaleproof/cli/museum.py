@@ -23,6 +23,12 @@ def command(
     annex: Annotated[
         bool, typer.Option("--annex", help="The rooms that no check was made for.", show_default=False)
     ] = False,
+    healthy: Annotated[
+        bool,
+        typer.Option(
+            "--healthy", help="Networks that no check may accuse, in place of rooms.", show_default=False
+        ),
+    ] = False,
     model: Annotated[
         str, typer.Option(help="The network that the defenses are built around.")
     ] = "undefended",
@@ -52,6 +58,11 @@ def command(
     rooms = [named(name, wing) for name in room] if room else list(wing)
     if out is not None and out.exists():
         raise ValueError(f"{out} exists: give another --out")
+    if healthy:
+        if room or annex:
+            raise ValueError("--healthy shows networks in place of rooms: leave out the rooms and --annex")
+        show_healthy(seed, out)
+        return
     place, images = checked_device(device), limited(load(data), limit)
     threat = Threat(eps=UNSET if eps is None else options.number(eps, "eps"))
     net = bare_network(model).to(place)
@@ -64,6 +75,29 @@ def command(
     if out is not None:
         facts = {"model": model, "data": data, "count": len(images), "seed": seed, **provenance(place)}
         write_json(out, {**record(rooms, visits), **facts})
+
+
+def show_healthy(seed: int, out: Path | None) -> None:
+    """Examine every healthy network: what came closest to an alarm, and what was one."""
+    import torch
+    from rich.console import Console
+    from rich.progress import track
+    from rich.table import Table
+
+    from scaleproof.checks import failed
+    from scaleproof.museum import HEALTHY, examined
+    from scaleproof.provenance import provenance
+    from scaleproof.store import write_json
+
+    seen = [examined(name, seed) for name in track(HEALTHY, "Examining", transient=True)]
+    found = Table("network", "checks", "failed", title="Healthy networks", title_justify="left")
+    for one in seen:
+        found.add_row(one.network, str(len(one.checks)), ", ".join(failed(one.checks)) or "none")
+    Console().print(found)
+    if out is not None:
+        facts = {"seed": seed, **provenance(torch.device("cpu"))}
+        networks = [one.as_json() for one in seen]
+        write_json(out, {"schema": "scaleproof.healthy/1", "networks": networks, **facts})
 
 
 def bare_network(model: str) -> nn.Module:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, Protocol, get_args
 
 from torch import Tensor
@@ -101,6 +102,9 @@ class Guided:
 class View(Protocol):
     """A model as a training attack sees it: outputs, and gradients of a value in the images."""
 
+    def apart(self, work: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+        """`work` on these tensors; where rows do not depend on each other, perhaps on parts of them side by side."""
+
     def outputs(self, x: Tensor) -> Output: ...
 
     def gradient(self, value: Callable[[Output], Tensor], x: Tensor, *, features: bool) -> Tensor: ...
@@ -159,6 +163,9 @@ class Inner:
 
     def perturb(self, view: View, x: Tensor, y: Tensor, noise: tuple[Tensor, ...]) -> Tensor:
         """Adversarial examples of a batch."""
+        return view.apart(partial(self.found, view), x, y, *noise)
+
+    def found(self, view: View, x: Tensor, y: Tensor, *noise: Tensor) -> Tensor:
         reference = view.outputs(x) if self.objective.needs_reference else None
         current = self.started(x, noise)
         for _ in range(self.steps):

@@ -4,6 +4,7 @@ from scaleproof.speed.backends import PLAIN, Choice, Speed, choose
 from scaleproof.speed.graph import Chain, GraphCache
 from scaleproof.speed.precision import exact_float32, on_device, tf32_float32
 from scaleproof.speed.steps import ascend
+from scaleproof.speed.streams import side_by_side
 
 __all__ = [
     "PLAIN",
@@ -15,5 +16,6 @@ __all__ = [
     "choose",
     "exact_float32",
     "on_device",
+    "side_by_side",
     "tf32_float32",
 ]

@@ -33,12 +33,15 @@ class Speed:
     fold: bool = True
     graph: bool = True
     compile: bool = False
+    streams: int = 1  # parts of a training batch that are attacked at the same time
 
     def __post_init__(self) -> None:
         if self.precision not in get_args(Precision):
             raise ValueError(
                 f"precision must be one of {', '.join(get_args(Precision))}, got {self.precision!r}"
             )
+        if self.streams < 1:
+            raise ValueError(f"streams must be >= 1, got {self.streams}")
 
 
 PLAIN = Speed(precision="float32", fold=False, graph=False)

@@ -14,7 +14,7 @@ from scaleproof.defenses.inner import Inner
 from scaleproof.models.classifier import Classifier, device_of, evaluating
 from scaleproof.models.output import Output
 from scaleproof.oracle import input_gradient
-from scaleproof.speed import Speed, ascend, choose, exact_float32, on_device, tf32_float32
+from scaleproof.speed import Speed, ascend, choose, exact_float32, on_device, side_by_side, tf32_float32
 from scaleproof.speed.backends import Backend, training_body
 from scaleproof.speed.fold import OwnNetwork, is_own
 from scaleproof.threat import Threat
@@ -27,6 +27,10 @@ class AttackView:
     """What the training attack sees: a backend, fixed for the attack's whole run."""
 
     backend: Backend
+    streams: int = 1
+
+    def apart(self, work: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+        return side_by_side(work, self.streams, *tensors)
 
     def outputs(self, x: Tensor) -> Output:
         with torch.no_grad():
@@ -78,7 +82,7 @@ class ModelLearner:
     def attacking(self) -> Iterator[AttackView]:
         if self.policy.attack == "eval":
             with evaluating(self.classifier):
-                yield AttackView(choose(self.classifier, self.device, self.speed).backend)
+                yield AttackView(choose(self.classifier, self.device, self.speed).backend, self.speed.streams)
             return
         with self.still(not self.policy.attack_updates):
             yield AttackView(lambda x, features: self.train_outputs(x))
