@@ -146,6 +146,8 @@ def main() -> None:
     document: dict[str, Any] = {
         "schema": "scaleproof.benchmark-parity/1",
         **provenance(device),
+        "model": given.arch or given.model,
+        "batch": given.batch,
         "images": given.images,
         "queries": given.queries,
         "rows": {},

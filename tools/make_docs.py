@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from docs_museum import annex, annex_first, check_cost, limits, museum
 from docs_parts import RESULTS, ROOT, percent, provenance, read, table
@@ -159,23 +159,35 @@ def training_speed_line() -> str:
 
 
 def parity() -> str:
-    """AutoAttack standard beside the published implementation, stage by stage."""
-    record = read("benchmarks/parity-cpu.json")
-    rows = [
-        [
-            row["stage"],
-            f"{row['ours']['robust']:.2f}",
-            f"{row['theirs']['robust']:.2f}",
-            f"{row['agreement']:.2f}",
-            f"{row['ours']['seconds']:.1f} / {row['theirs']['seconds']:.1f}",
-            f"{row['ours']['forwards']:,} / {row['theirs']['forwards']:,}",
-            f"{row['ours']['backwards']:,} / {row['theirs']['backwards']:,}",
-        ]
-        for row in record["rows"]["float32"]
-    ]
-    head = ["after", "ours, %", "pyautoattack, %", "same images, %", "seconds", "forwards", "backwards"]
-    facts = f"demo network, n = {record['images']}, {record['hardware']['name']}, commit {record['commit']}"
-    return table(head, rows) + f"\n(ours / theirs; {facts})\n"
+    """AutoAttack standard beside the published implementation, stage by stage, for each machine and precision."""
+    parts = []
+    for path in sorted((RESULTS / "benchmarks").glob("parity-*.json")):
+        record = read(f"benchmarks/{path.name}")
+        for precision, stages in record["rows"].items():
+            seconds = [sum(row[who]["seconds"] for row in stages) for who in ("ours", "theirs")]
+            last = [f"all: {seconds[1] / seconds[0]:.2f} times as fast", "", "", ""]
+            rows = [parity_row(row) for row in stages]
+            rows.append([*last, f"{seconds[0]:.1f} / {seconds[1]:.1f}", "", ""])
+            head = [
+                "after",
+                "ours, %",
+                "pyautoattack, %",
+                "same images, %",
+                "seconds",
+                "forwards",
+                "backwards",
+            ]
+            what = f"{record.get('model', 'demo')}, our gradients in {precision}, n = {record['images']}"
+            place = f"{record['hardware']['name']}, commit {record['commit']}"
+            parts.append(table(head, rows) + f"\n(ours / theirs; {what}, {place})\n")
+    return "\n".join(parts)
+
+
+def parity_row(row: dict[str, Any]) -> list[str]:
+    ours, theirs = row["ours"], row["theirs"]
+    shares = [f"{value:.2f}" for value in (ours["robust"], theirs["robust"], row["agreement"])]
+    costs = [f"{ours[kind]:,} / {theirs[kind]:,}" for kind in ("forwards", "backwards")]
+    return [row["stage"], *shares, f"{ours['seconds']:.1f} / {theirs['seconds']:.1f}", *costs]
 
 
 def paper() -> str:
