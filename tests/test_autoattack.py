@@ -267,7 +267,7 @@ def test_standard_is_autoattack() -> None:
     assert [attack.restarts for attack in attacks] == [1, 9, 9, 1]
     assert (preset("standard").mode, preset("standard").precision) == ("cascade", "tf32")
     assert preset("paper").mode == "independent"
-    assert [attack.coarsest for attack in attacks] == ["bf16", "bf16", "tf32", "tf32"]
+    assert [attack.coarsest for attack in attacks] == ["bf16", "bf16", "fp16", "fp16"]
 
 
 def test_searches_on_differences_of_logits_are_not_in_bf16() -> None:

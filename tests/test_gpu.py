@@ -30,7 +30,8 @@ def demo() -> tuple[Classifier, torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda objective: objective.name)
 @pytest.mark.parametrize(
-    "speed", [Speed(), Speed(graph=False), Speed(fold=False), Speed(precision="float32")]
+    "speed",
+    [Speed(), Speed(graph=False), Speed(fold=False), Speed(precision="fp16"), Speed(precision="float32")],
 )
 def test_fast_gradients_agree(objective: losses.Objective, speed: Speed) -> None:
     classifier, x, y = demo()
@@ -124,7 +125,7 @@ def test_a_captured_step_is_the_step(name: str) -> None:
     for one, two in zip(results[:2], results[2:], strict=True):
         agree = one.attacks[0].broken() == two.attacks[0].broken()
         assert agree.mean() > 0.98
-        assert one.attacks[0].stuck == two.attacks[0].stuck
+        assert abs(one.attacks[0].stuck - two.attacks[0].stuck) <= 0.05 * one.attacks[0].forwards
     captured, eager = results[0].attacks[0], results[2].attacks[0]
     assert eager.forwards <= captured.forwards <= 1.2 * eager.forwards, "padding is all that is added"
 

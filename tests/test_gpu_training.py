@@ -167,5 +167,20 @@ def test_the_pass_of_training_beside_autocast(name: str) -> None:
         torch.testing.assert_close(one, other, rtol=0.02, atol=0.02)
 
 
+@pytest.mark.parametrize("combination", ["at", "trades-si"])
+def test_parts_side_by_side_find_what_the_batch_finds(combination: str) -> None:
+    config = replace(QUICK, batch_size=64, epochs=1)
+    runs = []
+    for streams in (1, 2):
+        torch.manual_seed(0)
+        net = network(width=16).cuda()
+        training = Trainer(net, small(256), chosen(combination), config, speed=Speed(streams=streams))
+        finished(training)
+        assert training.stepper.notes()["graph"], training.stepper.notes()
+        runs.append(torch.cat([p.detach().flatten() for p in net.parameters()]))
+    assert cosine(runs[0], runs[1]) > 0.999
+    assert not torch.equal(runs[0], torch.zeros_like(runs[0]))
+
+
 def cosine(one: torch.Tensor, other: torch.Tensor) -> float:
     return float(torch.nn.functional.cosine_similarity(one.flatten(), other.flatten(), dim=0))

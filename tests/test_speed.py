@@ -146,21 +146,25 @@ def spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["resnet", "bottleneck"])
 @pytest.mark.parametrize("size", [16, 14])  # 14, 7, 4: odd sizes on the way
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("height", [1.0, 1e-9, 1e6])  # of the gradient that arrives
 @pytest.mark.usefixtures("spelled_out")
-def test_the_hand_written_backward(name: str, size: int) -> None:
+def test_the_hand_written_backward(name: str, size: int, dtype: torch.dtype, height: float) -> None:
     from scaleproof.speed.fused import FusedBody
 
     torch.manual_seed(0)
     net = trained_looking(NETWORKS[name]())
-    body = FusedBody(net)  # type: ignore[arg-type]
+    body = FusedBody(net, dtype)  # type: ignore[arg-type]
     x = torch.rand(4, 3, size, size, requires_grad=True)
     fast, plain = body(x), net.features(x)
     torch.testing.assert_close(fast, plain, rtol=0.05, atol=0.05)
-    weights = torch.randn_like(plain)
+    weights = torch.randn_like(plain) * height
     gradients = [
         torch.autograd.grad((features * weights).sum(), x)[0].flatten() for features in (fast, plain)
     ]
-    assert float(F.cosine_similarity(*gradients, dim=0)) > 0.98
+    gradients = [gradient.double() / height for gradient in gradients]
+    assert float(F.cosine_similarity(*gradients, dim=0)) > (0.98 if dtype == torch.bfloat16 else 0.9995)
+    assert float(gradients[0].norm() / gradients[1].norm()) == pytest.approx(1, abs=0.05)
 
 
 @pytest.mark.parametrize("name", ["resnet", "bottleneck", "preact"])
@@ -231,7 +235,7 @@ def test_exact_float32_restores_what_it_found() -> None:
 
 
 def test_bad_precision() -> None:
-    with pytest.raises(ValueError, match="precision must be one of auto, float32, tf32, bf16, got 'fp8'"):
+    with pytest.raises(ValueError, match="precision must be one of auto, float32, tf32, fp16, bf16, got 'fp8'"):
         Speed(precision="fp8")  # type: ignore[arg-type]
 
 

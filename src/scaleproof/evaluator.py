@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -17,8 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from scaleproof.attacks.base import Attack, Format
-from scaleproof.attacks.loop import Packing, Tick, perturb
+from scaleproof.attacks.base import Attack
+from scaleproof.attacks.loop import Tick, perturb
+from scaleproof.attacks.oracles import Oracles
 from scaleproof.attacks.sampled import Sampled
 from scaleproof.attacks.suites import unique
 from scaleproof.contract import (
@@ -43,7 +43,6 @@ from scaleproof.store import MemoryStore, UnitStore
 from scaleproof.units import Unit, assemble, gradient_findings
 from scaleproof.verdicts import verdict
 
-FORMATS = get_args(Format)
 Mode = Literal["independent", "cascade"]
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -106,20 +105,24 @@ class Run:
             raise ValueError("an evaluation needs at least one image, got none")
         self.images, self.attacks, self.mode, self.seed, self.store = images, attacks, mode, seed, store
         self.oracle = Oracle(classifier, speed=speed, draws=draws)
-        self.finer: dict[Format, Oracle] = {}  # for searches that the oracle's rounding would drown
+        self.oracles = Oracles(self.oracle)
         self.batch_size = checked_batch_size(batch_size, self.oracle.device)
         self.features = any(attack.needs_features for attack in attacks)
 
-    def prepared(self) -> tuple[Arrays, list[tuple[Attack, tuple[str, ...]]], Rows]:
+    def prepared(self, group: Group = ALONE) -> tuple[Arrays, list[tuple[Attack, tuple[str, ...]]], Rows]:
         """The clean pass, the attacks fitted to the classes, and the rows to attack."""
         look = first_look(self.oracle, self.images, self.features)
         settings = [self.mode, self.seed, len(self.images), self.batch_size]
-        clean = self.clean_pass(fingerprint(self.oracle, self.attacks, settings, look))
+        mark = fingerprint(self.oracle, self.attacks, settings, look)
+        clean = self.clean_pass(mark)
+        if group.size > 1:  # what one of them stored holds for all
+            group.wait()
+            clean = self.clean_pass(mark)
         fitted = [attack.for_classes(int(clean["classes"])) for attack in self.attacks]
         return clean, fitted, np.flatnonzero(clean["label"] == clean["prediction"])
 
     def evaluation(self, findings: tuple[Finding, ...], progress: Report, group: Group) -> Evaluation:
-        clean, fitted, correct = self.prepared()
+        clean, fitted, correct = self.prepared(group)
         labels, prediction = clean["label"], clean["prediction"]
         units = self.attack_all(correct, [attack for attack, _ in fitted], len(labels), progress, group)
         results = tuple(assemble(attack, notes, units[attack.name], len(labels)) for attack, notes in fitted)
@@ -130,7 +133,7 @@ class Run:
             cosine_disagrees=clean.get("cosine_disagrees"),
             attacks=results,
             seconds=float(clean["seconds"]) + sum(result.seconds for result in results),
-            speed=self.oracle.describe(),
+            speed=self.oracles.describe(),
             head=self.oracle.classifier.head_name,
             findings=findings + randomness(self.oracle, self.images) + gradient_findings(results),
             draws=self.oracle.draws,
@@ -188,18 +191,24 @@ class Run:
         units: dict[str, list[Unit]] = {attack.name: [] for attack in attacks}
         meter, alive = Meter(progress, count, len(correct)), np.zeros(count, np.bool_)
         alive[correct] = True
+        meter.total = sum(self.steps_of(stage, correct) for stage in stages(attacks))
         for stage in stages(attacks):
             rows = self.rows_for(stage[0], correct[alive[correct]] if self.mode == "cascade" else correct)
             chunks = list(enumerate(even_chunks(rows, self.batch_size)))
-            self.packing = self.packing_for(len(chunks[0][1]) if chunks else 1)
+            self.packing = self.oracles.packing(len(chunks[0][1]) if chunks else 1)
             if group.size > 1:
                 silent = Meter(lambda _: None, count, len(correct))
                 self.attack_chunks(chunks[group.rank :: group.size], stage, alive.copy(), silent)
                 group.wait()
-            meter.total += len(chunks) * sum(attack.restarts * (attack.steps + 1) for attack in stage)
+            meter.total += self.steps_of(stage, rows) - self.steps_of(stage, correct)
             for unit, attack in self.attack_chunks(chunks, stage, alive, meter):
                 units[attack.name].append(unit)
         return units
+
+    def steps_of(self, stage: Sequence[Attack], rows: Rows) -> int:
+        """Steps and judgements of these attacks on these rows."""
+        chunks = len(even_chunks(self.rows_for(stage[0], rows), self.batch_size))
+        return chunks * sum(attack.restarts * (attack.steps + 1) for attack in stage)
 
     def attack_chunks(
         self,
@@ -226,9 +235,6 @@ class Run:
     def rows_for(self, attack: Attack, rows: Rows) -> Rows:
         return rows[attack.takes(rows, self.seed, len(self.images))] if isinstance(attack, Sampled) else rows
 
-    def packing_for(self, batch: int) -> Packing:
-        return Packing(batch, pad=self.oracle.graphs is not None)
-
     def unit(self, key: str, attack: Attack, restart: int, rows: Rows, tick: Tick, unbroken: Rows) -> Unit:
         stored = Unit.accepted(restart, self.store.load(key), rows, self.keep)
         if stored is not None:
@@ -237,23 +243,11 @@ class Run:
         self.store.save(key, arrays)
         return Unit(restart, arrays)
 
-    def oracle_for(self, attack: Attack) -> Oracle:
-        """The oracle, or one with finer numbers where the attack's search needs them."""
-        fine = (
-            "float32" if self.oracle.device.type == "cpu" and attack.coarsest == "tf32" else attack.coarsest
-        )
-        if FORMATS.index(fine) <= FORMATS.index(self.oracle.format):
-            return self.oracle
-        if fine not in self.finer:
-            speed = replace(self.oracle.speed, precision=fine)
-            self.finer[fine] = Oracle(self.oracle.classifier, speed=speed, draws=self.oracle.draws)
-        return self.finer[fine]
-
     def work(
         self, attack: Attack, restart: int, rows: Rows, tick: Tick, unbroken: Rows
     ) -> dict[str, NDArray[Any]]:
         """Attack these rows and judge what comes back."""
-        oracle, began = self.oracle_for(attack), time.perf_counter()
+        oracle, began = self.oracles.suited(attack), time.perf_counter()
         cost = oracle.cost
         forwards, backwards = cost.forwards, cost.backwards
         arrays: dict[str, NDArray[Any]] = {name: np.zeros(0, dtype) for name, dtype in VERDICTS.items()}

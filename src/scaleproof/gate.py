@@ -249,7 +249,7 @@ class Inspection:
             check_attacks(self.baseline, attacks)
         self.correct: Flags = np.equal(clean["label"], clean["prediction"])
         self.alive, self.seen = self.correct.copy(), np.zeros(len(self.correct), np.bool_)
-        self.run.packing = self.run.packing_for(self.run.batch_size)
+        self.run.packing = self.run.oracles.packing(self.run.batch_size)
         order, confidence = random_order(len(self.correct), self.run.seed), CERTAIN
         try:
             for number, (block, doubled) in enumerate(blocks(order, self.run.batch_size)):

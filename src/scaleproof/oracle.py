@@ -84,15 +84,16 @@ class Oracle:
         self.device = device_of(classifier)
         self.choice = choose(classifier, self.device, self.speed)
         graph = self.speed.graph and self.device.type == "cuda" and draws == 1
-        self.graphs = GraphCache() if graph else None
+        self.graphs = GraphCache(self.device) if graph else None
         self.cost, self.health = Cost(), Health(self.device)
         self.spent: dict[object, Cost] = {}  # by one replay of each captured step
-        self.width = 1  # of the logits, known from the first judgement on
+        self.width = 0  # of the logits; known from the first judgement on
 
     @property
     def format(self) -> str:
-        """The number format of the fast output: bf16, tf32 or float32."""
-        return self.choice.precision.split()[0]
+        """The number format of the fast output: bf16, tf32 or float32; a CPU has no tf32."""
+        found = self.choice.precision.split()[0]
+        return "float32" if found == "tf32" and self.device.type == "cpu" else found
 
     @contextmanager
     def arithmetic(self) -> Iterator[None]:
@@ -199,18 +200,18 @@ class Oracle:
         self.width = output.logits.shape[1]
         return output
 
+    @property
+    def notes(self) -> list[str]:
+        return [*self.choice.notes, *([] if self.graphs is None else self.graphs.notes)]
+
     def describe(self) -> dict[str, object]:
         """What was chosen, for the record."""
-        notes = list(self.choice.notes)
-        if self.graphs is not None and self.graphs.failure is not None:
-            notes.append(self.graphs.failure)
-        graph = self.graphs is not None and self.graphs.failure is None
         return {
             "precision": self.choice.precision,
             "folded": self.choice.folded,
-            "graph": graph,
+            "graph": self.graphs is not None and self.graphs.failure is None,
             "compiled": self.choice.compiled,
-            "notes": notes,
+            "notes": self.notes,
         }
 
 

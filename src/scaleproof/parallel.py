@@ -6,10 +6,13 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+PATIENCE = timedelta(hours=12)  # one rank may work alone on the last chunk while the others wait
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def joined(device: torch.device) -> Iterator[Group]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
         return
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
         yield Group(dist.get_rank(), dist.get_world_size())
     finally:

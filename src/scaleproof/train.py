@@ -81,7 +81,7 @@ class Plan:
             "test": f"{self.test.name}/{self.test.split}",
             "test_pixels": self.test.digest(),
             "attacks": [attack.describe() for attack in self.attacks],
-            "speed": vars(self.speed),
+            "speed": self.speed.settings(),
             "bf16": trains_in_bf16(self.speed, self.device),
             "sync_batch_norm": self.sync_batch_norm,
             "device": self.device.type,

@@ -110,7 +110,13 @@ class Subject:
 
     def mark(self, part: str, plan: Any) -> str:
         """What the numbers of a part depend on, so that a store never answers for another analysis."""
-        run = [self.seed, self.batch_size, vars(self.threat), vars(self.speed), self.classifier.head_name]
+        run = [
+            self.seed,
+            self.batch_size,
+            vars(self.threat),
+            self.speed.settings(),
+            self.classifier.head_name,
+        ]
         return settings_digest({"subject": self.digest, "run": run, "part": part, "plan": vars(plan)})
 
 

@@ -119,7 +119,7 @@ class APGD:
     def adapted(self, state: APGDState) -> APGDState:
         """At a checkpoint, halve the step where the search stands still, and go back to the best point there."""
         due = state.since == state.window
-        shaking = state.rises <= self.rho * state.window
+        shaking = state.rises <= self.rho * state.window.double()
         stuck = ~state.halved & (state.checked_value >= state.best_value)
         halve = due & (shaking | stuck)
         image = rows_like(halve, state.current).bool()

@@ -12,7 +12,7 @@ from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import Threat
 
-Format = Literal["bf16", "tf32", "float32"]  # from coarse to fine
+Format = Literal["bf16", "fp16", "tf32", "float32"]  # from coarse to fine
 
 
 @dataclass(frozen=True, kw_only=True)

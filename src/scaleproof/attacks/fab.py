@@ -51,7 +51,7 @@ class FAB:
     label: str = "FAB-T"
     scale_invariant = False
     needs_features = False
-    coarsest: ClassVar[Format] = "tf32"  # values near the boundary drown in the rounding of bf16
+    coarsest: ClassVar[Format] = "fp16"  # values near the boundary drown in the rounding of bf16
     capturable = True
 
     def __post_init__(self) -> None:

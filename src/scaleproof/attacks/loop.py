@@ -14,7 +14,7 @@ from scaleproof.contract import buffers_kept, check_images, check_labels
 from scaleproof.models.classifier import as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
-from scaleproof.speed import Speed
+from scaleproof.speed import Speed, on_device
 
 Tick = Callable[[], None]  # called after every step
 
@@ -61,6 +61,23 @@ def perturb(
     packed into the next smaller size of `packing`. Without, every row takes all steps.
     """
     packing = packing or Packing(len(clean))
+    if oracle.graphs is not None and oracle.width == 0:
+        oracle.judge(clean[:1])  # a graph's shapes must be known beforehand
+    with on_device(oracle.device):
+        return walked(attack, oracle, clean, y, index, rng, drop, packing, tick)
+
+
+def walked(
+    attack: Attack,
+    oracle: Oracle,
+    clean: Tensor,
+    y: Tensor,
+    index: Tensor,
+    rng: Rng,
+    drop: bool,
+    packing: Packing,
+    tick: Tick,
+) -> Tensor:
     rows = packing.pack(torch.arange(len(clean), device=clean.device))
     state = attack.init(oracle, clean[rows], y[rows], index[rows], rng)
     if drop:
@@ -69,7 +86,9 @@ def perturb(
     for _ in range(attack.steps):
         walk.step()
         tick()
-    return attack.finish(oracle, walk.state)[: len(clean)]
+    return attack.finish(oracle, walk.state)[
+        : len(clean)
+    ].clone()  # not a part of buffers that the next one reuses
 
 
 class Dropping:
@@ -91,13 +110,14 @@ class Dropping:
             count = left.read(walk.watched.left)
             if count is not None and self.packing.shrinks(count, len(rows)):
                 self.settle(walk.watched, rows)
+                left.forget()
                 keep = walk.watched.open.nonzero().squeeze(1)
                 if len(keep) == 0:
                     return self.final
                 if self.packing.shrinks(len(keep), len(rows)):
                     packed = self.packing.pack(keep)
                     rows = rows[packed]
-                    walk, left = self.walk(walk.state.rows(packed), len(keep)), reader(self.oracle.device)
+                    walk = self.walk(walk.state.rows(packed), len(keep))
         self.settle(walk.watched, rows)
         found = self.attack.finish(self.oracle, walk.state)
         self.final[rows[walk.watched.open]] = found[walk.watched.open]

@@ -85,7 +85,9 @@ class PGD:
 
     def init(self, oracle: Oracle, clean: Tensor, y: Tensor, index: Tensor, rng: Rng) -> PGDState:
         logits = (
-            oracle.logits(clean) if self.target is not None else clean.new_zeros(len(clean), oracle.width)
+            oracle.logits(clean)
+            if self.target is not None
+            else clean.new_zeros(len(clean), max(oracle.width, 1))
         )
         if self.target is not None:
             y = torch.stack([y, likeliest_wrong(logits, y, self.target)], dim=1)

@@ -44,7 +44,7 @@ class RayS:
     label: str = "RayS"
     scale_invariant = True
     needs_features = False
-    coarsest: ClassVar[Format] = "tf32"
+    coarsest: ClassVar[Format] = "fp16"
     capturable = True
 
     def __post_init__(self) -> None:

@@ -37,7 +37,7 @@ class Square:
     label: str = "Square"
     scale_invariant = True
     needs_features = False
-    coarsest: ClassVar[Format] = "tf32"
+    coarsest: ClassVar[Format] = "fp16"
 
     def __post_init__(self) -> None:
         for field, value in (("steps", self.steps), ("runs", self.runs)):

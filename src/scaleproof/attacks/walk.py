@@ -16,6 +16,8 @@ from scaleproof.attacks.base import Attack, State
 from scaleproof.oracle import Oracle, Replay
 from scaleproof.threat import rows_like
 
+WORTH_IT = 3  # steps, from which on a capture pays
+
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
@@ -48,7 +50,8 @@ class Walk:
     def __init__(self, attack: Attack, oracle: Oracle, state: State, seen: Watch | None = None) -> None:
         self.attack, self.oracle, self.state, self.watch = attack, oracle, state, seen
         self.replay: Replay | None = None
-        if getattr(attack, "capturable", False) and state.logits.shape[1] == oracle.width:
+        capturable = getattr(attack, "capturable", False) and attack.steps >= WORTH_IT
+        if capturable and state.logits.shape[1] == oracle.width:
             key = (attack, seen is None, tuple(others(state).items()))
             self.replay = oracle.replay(key, self.moved, flat(state, seen))
         if self.replay is not None:  # from here on they are the buffers that each replay moves on
@@ -82,7 +85,7 @@ class Later:
     """A number on the device: read at once on a CPU, one step late on a GPU, which need not wait for the reader."""
 
     def __init__(self) -> None:
-        self.slots = [torch.zeros(1, dtype=torch.int64, pin_memory=True) for _ in range(2)]
+        self.slots = [torch.zeros(1, dtype=torch.int64, device="cpu", pin_memory=True) for _ in range(2)]
         event: Any = torch.cuda.Event
         self.events = [event() for _ in range(2)]
         self.count = 0
@@ -91,12 +94,16 @@ class Later:
         """The value given before this one; None the first time."""
         now, before = self.count % 2, (self.count + 1) % 2
         self.slots[now].copy_(value, non_blocking=True)
-        self.events[now].record()
+        self.events[now].record(torch.cuda.current_stream(value.device))
         self.count += 1
         if self.count == 1:
             return None
         self.events[before].synchronize()
         return int(self.slots[before])
+
+    def forget(self) -> None:
+        """What was given so far no longer holds."""
+        self.count = 0
 
 
 class AtOnce:
@@ -104,6 +111,9 @@ class AtOnce:
 
     def read(self, value: Tensor) -> int | None:
         return int(value)
+
+    def forget(self) -> None:
+        """There is nothing to forget."""
 
 
 def reader(device: torch.device) -> Later | AtOnce:

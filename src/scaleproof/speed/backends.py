@@ -21,7 +21,7 @@ from scaleproof.models.resnet import ResNet
 from scaleproof.speed.fold import OwnNetwork, can_fold, fold
 from scaleproof.speed.precision import has_fast_bf16
 
-Precision = Literal["auto", "float32", "tf32", "bf16"]
+Precision = Literal["auto", "float32", "tf32", "fp16", "bf16"]
 Backend = Callable[[Tensor, bool], Output]
 
 
@@ -42,6 +42,10 @@ class Speed:
             )
         if self.streams < 1:
             raise ValueError(f"streams must be >= 1, got {self.streams}")
+
+    def settings(self) -> dict[str, object]:
+        """All that may change a number, as plain data: one stream is as none."""
+        return {name: value for name, value in vars(self).items() if (name, value) != ("streams", 1)}
 
 
 PLAIN = Speed(precision="float32", fold=False, graph=False)
@@ -66,8 +70,12 @@ def choose(classifier: Classifier, device: torch.device, speed: Speed) -> Choice
         return plain_choice(classifier, device, bf16, speed)
     assert isinstance(classifier.net, OwnNetwork)
     head = classifier.net.head
-    body = fused_body(classifier.net, device) if bf16 and not speed.compile else None
+    half = torch.float16 if speed.precision == "fp16" else torch.bfloat16 if bf16 else None
+    body = None if half is None or speed.compile else fused_body(classifier.net, device, half)
     notes = ("cuDNN's fused convolutions",) if body is not None else ()
+    if body is not None and half == torch.float16:
+        backend = FoldedBackend(classifier, head, body)
+        return Choice(backend=backend, precision="fp16", folded=True, compiled=False, notes=notes)
     if body is None:
         body = FoldedBody(fold(classifier.net), torch.bfloat16 if bf16 else torch.float32)
         if speed.compile:
@@ -78,7 +86,8 @@ def choose(classifier: Classifier, device: torch.device, speed: Speed) -> Choice
 
 
 def plain_name(speed: Speed) -> str:
-    return "tf32" if speed.precision == "tf32" else "float32"
+    """What float32 products are computed in; where fp16 has no kernels, TF32 rounds alike."""
+    return "tf32" if speed.precision in ("tf32", "fp16") else "float32"
 
 
 def fast_gradients(device: torch.device, own: bool) -> bool:
@@ -93,13 +102,15 @@ def plain_choice(classifier: Classifier, device: torch.device, bf16: bool, speed
     return Choice(backend=backend, precision=precision, folded=False, compiled=False, notes=notes)
 
 
-def fused_body(net: OwnNetwork, device: torch.device) -> Callable[[Tensor], Tensor] | None:
+def fused_body(
+    net: OwnNetwork, device: torch.device, dtype: torch.dtype
+) -> Callable[[Tensor], Tensor] | None:
     """The hand-written CUDA body, where it applies."""
     if device.type != "cuda" or not isinstance(net, ResNet) or find_spec("triton") is None:
         return None
     from scaleproof.speed.fused import STEM_WIDTHS, FusedBody
 
-    return FusedBody(net) if net.conv1.out_channels in STEM_WIDTHS else None
+    return FusedBody(net, dtype) if net.conv1.out_channels in STEM_WIDTHS else None
 
 
 def training_body(net: OwnNetwork, device: torch.device, *, twice: bool) -> Callable[[Tensor], Tensor] | None:

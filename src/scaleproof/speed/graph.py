@@ -41,14 +41,18 @@ class Recorded:
                     tensor.copy_(value)
 
     def record(self, work: Callable[[], Any], pool: Any, stream: Any) -> None:
-        stream.wait_stream(torch.cuda.current_stream())
+        current = torch.cuda.current_stream()
+        stream.wait_stream(current)
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):
                 work()
-        torch.cuda.current_stream().wait_stream(stream)
+        current.wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with no_collection(), torch.cuda.graph(self.graph, pool=pool, stream=stream):
-            self.result = work()
+        try:
+            with no_collection(), torch.cuda.graph(self.graph, pool=pool, stream=stream):
+                self.result = work()
+        finally:
+            torch.cuda.set_stream(current)  # a capture that fails at its end would leave its own
 
 
 class Captured:
@@ -98,18 +102,23 @@ class GraphCache:
     What a function changes in place besides returning is told by `state`: capturing leaves it as it was.
     """
 
-    def __init__(self, state: State = tuple) -> None:
+    def __init__(self, device: torch.device, state: State = tuple) -> None:
         self.state = state
         self.graphs: dict[object, Captured] = {}
-        self.chains: dict[object, Chain] = {}
+        self.chains: dict[object, Chain | None] = {}
         self.rooms: dict[object, Tensors] = {}
-        self.failure: str | None = None
+        self.failure: str | None = None  # why nothing is captured any more
+        self.refused: list[str] = []  # why a chain is not
         self.recording = False
         stream: Any = torch.cuda.Stream
-        self.stream = (
-            stream()
+        self.stream = stream(
+            device
         )  # its own: libraries keep one workspace a stream, which graphs side by side must not share
         self.pool = torch.cuda.graph_pool_handle()  # shared: results are copied out before the next replay
+
+    @property
+    def notes(self) -> list[str]:
+        return [*self.refused, *([] if self.failure is None else [self.failure])]
 
     def __call__(self, key: object, function: Callable[..., Tensors], *inputs: Tensor) -> Tensors:
         if self.failure is not None or self.recording or not inputs[0].is_cuda:
@@ -119,7 +128,7 @@ class GraphCache:
             try:
                 self.graphs[full_key] = Captured(function, inputs, self.pool, self.stream, self.state)
             except RuntimeError as error:
-                self.note(error)
+                self.failure = f"graph capture failed, eager in its place: {first_line(error)}"
                 return function(*inputs)
         return self.graphs[full_key](*inputs)
 
@@ -128,38 +137,46 @@ class GraphCache:
     ) -> Chain | None:
         """A captured step with these tensors in its buffers; None where it cannot be captured.
 
-        Chains of one key share their buffers, whatever the number of rows: one of them is in use at a time.
+        Chains share their buffers: one of them is in use at a time.
         """
         if self.failure is not None or not tensors[0].is_cuda:
             return None
         full_key = (key, shapes(tensors))
         if full_key not in self.chains:
-            buffers = self.room(key, tensors)
-            load(buffers, tensors)
-            self.recording = True
-            try:
-                self.chains[full_key] = Chain(step, buffers, self.pool, self.stream, state)
-            except RuntimeError as error:
-                self.note(error)
-                return None
-            finally:
-                self.recording = False
+            self.chains[full_key] = self.new_chain(step, tensors, state)
         chain = self.chains[full_key]
-        load(chain.buffers, tensors)
+        if chain is not None:
+            load(chain.buffers, tensors)
         return chain
 
-    def room(self, key: object, tensors: Tensors) -> Tensors:
-        """Buffers for these tensors: the first rows of the key's own, or new ones where those are too small."""
-        kept = self.rooms.get(key)
+    def new_chain(
+        self, step: Callable[..., Tensors], tensors: Tensors, state: Sequence[Tensor]
+    ) -> Chain | None:
+        self.recording = True
+        try:
+            buffers = self.room(tensors)
+            load(buffers, tensors)
+            return Chain(step, buffers, self.pool, self.stream, state)
+        except RuntimeError as error:
+            self.refused.append(f"a step was not captured as a whole: {first_line(error)}")
+            return None
+        finally:
+            self.recording = False
+
+    def room(self, tensors: Tensors) -> Tensors:
+        """Buffers for these tensors: the first rows of those for others like them, or new ones where too short."""
+        kind = tuple((tensor.shape[1:], tensor.dtype) for tensor in tensors)
+        kept = self.rooms.get(kind)
         if kept is None or any(len(one) < len(tensor) for one, tensor in zip(kept, tensors, strict=True)):
             kept = tuple(
                 torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors
             )
-            self.rooms[key] = kept
+            self.rooms[kind] = kept
         return tuple(one[: len(tensor)] for one, tensor in zip(kept, tensors, strict=True))
 
-    def note(self, error: RuntimeError) -> None:
-        self.failure = f"graph capture failed, eager in its place: {str(error).splitlines()[0]}"
+
+def first_line(error: RuntimeError) -> str:
+    return str(error).partition("\n")[0]
 
 
 def shapes(tensors: Tensors) -> object:

@@ -1,6 +1,6 @@
 """Triton kernels for what cuDNN does badly or not at all in the backward pass of a ResNet.
 
-Activations are bf16, channels last; images are float32, channels first, three channels. The stem is a 3x3
+Activations are bf16 or float16, channels last; images are float32, channels first, three channels. The stem is a 3x3
 convolution of stride 1 with one pixel of padding; its taps are laid out as rows k = 3 (3 i + j) + channel, 27 of 32.
 """
 
@@ -50,18 +50,18 @@ def box_step(current: Tensor, gradient: Tensor, clean: Tensor, stride: float, ep
 
 
 def stem_rows(weight: Tensor) -> Tensor:
-    """The stem's weight (N, 3, 3, 3) as bf16 rows (32, N), one a tap."""
+    """The stem's weight (N, 3, 3, 3) as rows (32, N), one a tap."""
     rows = weight.permute(2, 3, 1, 0).reshape(TAPS, -1)
-    return torch.nn.functional.pad(rows, (0, 0, 0, ROWS - TAPS)).to(torch.bfloat16).contiguous()
+    return torch.nn.functional.pad(rows, (0, 0, 0, ROWS - TAPS)).contiguous()
 
 
 def stem_forward(x: Tensor, rows: Tensor, bias: Tensor) -> Tensor:
-    """ReLU of the stem's convolution: images (B, 3, H, W) to bf16 activations (B, N, H, W), channels last."""
+    """ReLU of the stem's convolution: images (B, 3, H, W) to activations (B, N, H, W), channels last."""
     batch, _, height, width = x.shape
     outputs = rows.shape[1]
     result = torch.empty(
         (batch, outputs, height, width),
-        dtype=torch.bfloat16,
+        dtype=rows.dtype,
         device=x.device,
         memory_format=torch.channels_last,
     )
@@ -76,7 +76,7 @@ def stem_backward(first: Tensor, second: Tensor, activation: Tensor, rows: Tenso
     """The gradient in the images, given the two gradients that meet behind the stem's ReLU: float32 (B, 3, H, W)."""
     batch, channels, height, width = first.shape
     count = batch * height * width
-    products = torch.empty((TAPS, count), dtype=torch.bfloat16, device=first.device)
+    products = torch.empty((TAPS, count), dtype=rows.dtype, device=first.device)
     grid = (triton.cdiv(count, PIXELS),)
     stem_products_kernel[grid](first, second, activation, rows, products, count, channels, PIXELS)
     result = torch.empty((batch, 3, height, width), dtype=torch.float32, device=first.device)
@@ -121,7 +121,7 @@ def add_and_mask_kernel(
         tl.float32
     )
     positive = tl.load(activation + offsets, inside).to(tl.float32) > 0
-    tl.store(result + offsets, tl.where(positive, total, 0.0).to(tl.bfloat16), inside)
+    tl.store(result + offsets, tl.where(positive, total, 0.0).to(result.dtype.element_ty), inside)
 
 
 @triton.jit
@@ -135,11 +135,11 @@ def stem_forward_kernel(
     y, z = row[None, :] + up[:, None], column[None, :] + left[:, None]
     inside = (y >= 0) & (y < height) & (z >= 0) & (z < width) & (k < 27)[:, None] & (pixel < count)[None, :]
     where = ((image * 3)[None, :] + channel[:, None]) * height * width + y * width + z
-    patches = tl.load(x + where, inside, other=0.0).to(tl.bfloat16)  # (32, block)
+    patches = tl.load(x + where, inside, other=0.0).to(rows.dtype.element_ty)  # (32, block)
     n = tl.arange(0, outputs)
     weight = tl.load(rows + k[None, :] * outputs + n[:, None])  # (outputs, 32)
     total = tl.dot(weight, patches) + tl.load(bias + n).to(tl.float32)[:, None]
-    value = tl.trans(tl.maximum(total, 0.0).to(tl.bfloat16))  # (block, outputs)
+    value = tl.trans(tl.maximum(total, 0.0).to(result.dtype.element_ty))  # (block, outputs)
     tl.store(result + pixel[:, None] * outputs + n[None, :], value, (pixel < count)[:, None])
 
 
@@ -152,9 +152,9 @@ def stem_products_kernel(
     where, inside = pixel[:, None] * channels + n[None, :], (pixel < count)[:, None]
     total = tl.load(first + where, inside).to(tl.float32) + tl.load(second + where, inside).to(tl.float32)
     positive = (tl.load(activation + where, inside).to(tl.float32) > 0) & inside
-    flow = tl.where(positive, total, 0.0).to(tl.bfloat16)  # (block, channels)
+    flow = tl.where(positive, total, 0.0).to(rows.dtype.element_ty)  # (block, channels)
     weight = tl.load(rows + k[None, :] * channels + n[:, None])  # (channels, 32)
-    value = tl.trans(tl.dot(flow, weight)).to(tl.bfloat16)  # (32, block)
+    value = tl.trans(tl.dot(flow, weight)).to(products.dtype.element_ty)  # (32, block)
     stored = (k < 27)[:, None] & (pixel < count)[None, :]
     tl.store(products + k.to(tl.int64)[:, None] * count + pixel[None, :], value, stored)
 

@@ -19,17 +19,18 @@ def side_by_side(work: Callable[..., Tensor], parts: int, *tensors: Tensor) -> T
         return work(*tensors)
     main, results = torch.cuda.current_stream(), []
     for number in range(parts):
-        stream = side_stream(tensors[0].device, number)
+        stream = side_stream(tensors[0].device, number, main.cuda_stream)
         stream.wait_stream(main)
         with torch.cuda.stream(stream):
             results.append(work(*(tensor.chunk(parts)[number] for tensor in tensors)))
     for number, result in enumerate(results):
-        main.wait_stream(side_stream(tensors[0].device, number))
+        main.wait_stream(side_stream(tensors[0].device, number, main.cuda_stream))
         result.record_stream(main)
     return torch.cat(results)
 
 
 @cache
-def side_stream(device: torch.device, number: int) -> Any:
+def side_stream(device: torch.device, number: int, main: int) -> Any:
+    """Beside each main stream its own: trainings side by side share nothing."""
     stream: Any = torch.cuda.Stream
     return stream(device)

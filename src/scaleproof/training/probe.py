@@ -43,7 +43,7 @@ class Probe:
         random = generator(torch.device("cpu"), "probe")
         draw = torch.rand if self.inner.draws == ("uniform",) else torch.randn
         self.noise = draw(x.shape, generator=random).to(x.device)
-        self.graphs = GraphCache() if speed.graph and self.device.type == "cuda" else None
+        self.graphs = GraphCache(self.device) if speed.graph and self.device.type == "cuda" else None
 
     def standing(self) -> Standing:
         with evaluating(self.classifier):

@@ -62,7 +62,7 @@ class Stepper:
         self.defense = defense
         self.has_chance = any(isinstance(module, CHANCE) for module in classifier.modules())
         captures = speed.graph and self.device.type == "cuda" and group.size == 1
-        self.graphs = GraphCache(self.state) if captures else None
+        self.graphs = GraphCache(self.device, self.state) if captures else None
 
     @property
     def momenta(self) -> list[Tensor]:
@@ -193,6 +193,8 @@ class Stepper:
 
 def trains_in_bf16(speed: Speed, device: torch.device) -> bool:
     """Outer passes in bf16: on a GPU that has it; on a CPU only where it is asked for."""
+    if speed.precision == "fp16":
+        raise ValueError("the precision of a training must be auto, float32, tf32 or bf16, got 'fp16'")
     if speed.precision == "auto":
         return device.type == "cuda" and has_fast_bf16(device)
     return speed.precision == "bf16"
