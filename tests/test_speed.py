@@ -235,7 +235,9 @@ def test_exact_float32_restores_what_it_found() -> None:
 
 
 def test_bad_precision() -> None:
-    with pytest.raises(ValueError, match="precision must be one of auto, float32, tf32, fp16, bf16, got 'fp8'"):
+    with pytest.raises(
+        ValueError, match="precision must be one of auto, float32, tf32, fp16, bf16, got 'fp8'"
+    ):
         Speed(precision="fp8")  # type: ignore[arg-type]
 
 

@@ -65,7 +65,7 @@ BatchSize = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Precision = Annotated[
-    str, typer.Option(help="Of gradients: auto, float32, tf32 or bf16. Verdicts are float32 always.")
+    str, typer.Option(help="Of gradients: auto, float32, tf32, fp16 or bf16. Verdicts are float32 always.")
 ]
 Compile = Annotated[bool, typer.Option("--compile", help="Use torch.compile for our own architectures.")]
 Out = Annotated[
