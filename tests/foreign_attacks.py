@@ -1,8 +1,12 @@
 """Attacks that a test names on the command line, as module:function."""
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from scaleproof import PGD
 
 
 def their_pgd(model: nn.Module, x: Tensor, y: Tensor, eps: float = 8 / 255, steps: int = 10) -> Tensor:
@@ -22,3 +26,11 @@ def far(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 
 NOT_A_FUNCTION = 3
+READY = PGD(steps=3, name="ready", label="Ready")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own(PGD):
+    steps: int = 4
+    name: str = "own"
+    label: str = "Own"

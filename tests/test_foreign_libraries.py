@@ -89,7 +89,7 @@ WRONG = {
     "torchattacks:PGDD": "which has no 'PGDD'; did you mean 'PGD'",
     "foolbox:LinfPGDAttack": "which has no 'LinfPGDAttack'; did you mean 'Linf",
     "no_such_module:attack": "no module 'no_such_module' here or installed",
-    "foreign_attacks:NOT_A_FUNCTION": "must name a function .model, x, y. -> x_adv, got a int",
+    "foreign_attacks:NOT_A_FUNCTION": "must name a function .model, x, y. -> x_adv or an Attack, got a int",
     "foreign_attacks:Tensor": "must name a function",
     "os:getcwd": "must be callable as .model, x, y.: too many positional arguments",
     ":x": "torchattacks:NAME, foolbox:NAME or module:function, got ':x'",
@@ -125,3 +125,12 @@ def test_the_page_on_other_people_runs(capsys: pytest.CaptureFixture[str]) -> No
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     exec(compile("\n".join(blocks), page.name, "exec"), {"__name__": "page"})
     assert "their-fgsm" in capsys.readouterr().out
+
+
+def test_attacks_of_our_own_kind_by_name() -> None:
+    threat = Threat(eps=0.01)
+    own = named_attack("foreign_attacks:Own", threat)
+    assert (own.name, own.steps, own.threat) == ("own", 4, threat)
+    assert named_attack("foreign_attacks:READY", Threat()).name == "ready"
+    with pytest.raises(ValueError, match=r"'foreign_attacks:READY' attacks within .*the others within"):
+        named_attack("foreign_attacks:READY", threat)

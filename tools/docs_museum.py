@@ -17,7 +17,7 @@ def museum() -> str:
 
     rows = [
         [
-            visit["words"],
+            f"{visit['words']} (`{visit['room']}`)",
             f"{visit['strength']:g}",
             "held back" if visit["room"] in held_back else "setting",
             cell(visit["clean"]),
@@ -49,17 +49,8 @@ def limits() -> str:
             check["value"] for one in healthy["networks"] for check in one["checks"] if check["name"] == name
         ]
         least = {half: f"{min(halves[half]):.3g}" if half in halves else "" for half in (False, True)}
-        allowed = min([*halves.get(False, []), *halves.get(True, [])])
-        row = [name, f"{max(values):.2g}", f"{shipped[name]:g}", least[False], least[True]]
-        rows.append([*row, f"{max(values):.2g} to {allowed:.3g}"])
-    head = [
-        "check",
-        "healthy, at most",
-        "limit",
-        "set on: at least",
-        "held back: at least",
-        "any limit would do from",
-    ]
+        rows.append([name, f"{max(values):.2g}", f"{shipped[name]:g}", least[False], least[True]])
+    head = ["check", "healthy: at most", "limit", "setting half: at least", "held-back half: at least"]
     facts = f"{len(healthy['networks'])} healthy networks, {healthy['hardware']['name']}, commit {healthy['commit']}"
     return table(head, rows) + f"\n({facts})\n"
 
@@ -110,7 +101,11 @@ def annex_first() -> str:
 
     rows = []
     for pair in zip(*(record["visits"] for record in found.values()), strict=True):
-        what = [pair[0]["words"], f"{pair[0]['strength']:.3g}", pair[0]["caught_by"]]
+        what = [
+            f"{pair[0]['words']} (`{pair[0]['room']}`)",
+            f"{pair[0]['strength']:.3g}",
+            pair[0]["caught_by"],
+        ]
         for visit in pair:
             numbers = [visit["clean"], visit["before"], visit["after"]]
             what += [" / ".join(filter(None, map(cell, numbers))), caught(visit)]

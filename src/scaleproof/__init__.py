@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from scaleproof.analysis import analyse, scale_sweep
     from scaleproof.attacks import PGD, Attack, attack_batch, fgsm, si_pgd, suite
+    from scaleproof.checks import examine
     from scaleproof.data import Dataset, load
     from scaleproof.evaluation import Evaluation
     from scaleproof.evaluator import evaluate
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from scaleproof.threat import Threat
 
 HOMES = {
+    "examine": "checks",
     "analyse": "analysis",
     "scale_sweep": "analysis",
     "PGD": "attacks",
@@ -63,6 +65,7 @@ __all__ = [
     "analyse",
     "attack_batch",
     "evaluate",
+    "examine",
     "fgsm",
     "load",
     "load_model",

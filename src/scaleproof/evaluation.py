@@ -117,7 +117,7 @@ class Evaluation:
     def __repr__(self) -> str:
         shares = {"clean": self.clean, **{result.name: self.robust(result.name) for result in self.attacks}}
         told = ", ".join(f"{name} {share.accuracy:.2%}" for name, share in shares.items())
-        doubt = ", UNRELIABLE" if self.reliable is False else ""
+        doubt = {None: ", not examined", False: ", UNRELIABLE", True: ""}[self.reliable]
         return f"Evaluation({told}, worst case {self.robust().accuracy:.2%}, n = {self.count}, {self.mode}{doubt})"
 
     @property

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from scaleproof.attacks.base import Attack
 from scaleproof.attacks.foreign import Foreign
 from scaleproof.models.specs import importing_from_here
 from scaleproof.threat import DEFAULT_THREAT, Threat
@@ -33,7 +34,7 @@ def named_attack(
     steps: int = 20,
     restarts: int = 1,
     step_size: float | None = None,
-) -> Foreign:
+) -> Attack:
     """The attack that a spec such as torchattacks:PGD, foolbox:LinfPGD or my_module:my_attack names.
 
     It is told eps and the norm where it takes them, and steps where it takes a step size too; the rest is its own.
@@ -76,13 +77,15 @@ def from_foolbox(spec: str, threat: Threat, restarts: int, offered: Mapping[str,
     )
 
 
-def from_module(spec: str, threat: Threat, restarts: int, offered: Mapping[str, Any]) -> Foreign:
+def from_module(spec: str, threat: Threat, restarts: int, offered: Mapping[str, Any]) -> Attack:
     module, _, name = spec.partition(":")
     with importing_from_here():
         function = attribute(spec, imported(module), name)
+    if hasattr(function, "init") and hasattr(function, "step"):
+        return own_attack(spec, function, threat)
     if inspect.isclass(function) or not callable(function):
         raise ValueError(
-            f"{spec!r} must name a function (model, x, y) -> x_adv, got a {type(function).__name__}"
+            f"{spec!r} must name a function (model, x, y) -> x_adv or an Attack, got a {type(function).__name__}"
         )
     taken = wanted(function, {**offered, "norm": threat.norm})
     try:
@@ -97,6 +100,15 @@ def from_module(spec: str, threat: Threat, restarts: int, offered: Mapping[str, 
         restarts=restarts,
         settings={"spec": spec, **taken},
     )
+
+
+def own_attack(spec: str, found: Any, threat: Threat) -> Attack:
+    """An attack of this package's own kind: an instance, or a class that is given the threat."""
+    make: Callable[..., Any] | None = found if inspect.isclass(found) else None
+    attack: Attack = found if make is None else make(threat=threat)
+    if attack.threat != threat:
+        raise ValueError(f"{spec!r} attacks within {vars(attack.threat)}, the others within {vars(threat)}")
+    return attack
 
 
 def wanted(function: Any, offered: Mapping[str, Any]) -> dict[str, Any]:

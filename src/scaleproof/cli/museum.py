@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def command(
     room: Annotated[
-        list[str] | None, typer.Argument(help="Rooms to visit; all by default.", show_default=False)
+        list[str] | None,
+        typer.Argument(help="Rooms to visit, all by default; a wrong name lists them.", show_default=False),
     ] = None,
     annex: Annotated[
         bool, typer.Option("--annex", help="The rooms that no check was made for.", show_default=False)
@@ -136,7 +137,7 @@ def table(visits: list[Visit], count: int) -> Table:
             number(one.clean),
             number(one.before),
             verdict(one),
-            number(one.after),
+            "" if one.key is None else number(one.after),
             one.key or "nothing is hidden",
         ]
         found.add_row(one.room, f"{one.strength:g}", *cells)

@@ -56,12 +56,12 @@ def check_remarks(document: Document) -> list[str]:
     """What the checks found, and what to do about it."""
     checks = document.get("checks")
     if trusted(document):
-        passed = sum(check["passed"] is True for check in checks or ())
-        return (
-            ["Not examined: is the number real?"]
-            if checks is None
-            else [f"Examined: {passed} checks passed, none failed."]
-        )
+        if checks is None:
+            return ["Not examined: is the number real?"]
+        passed = sum(check["passed"] is True for check in checks)
+        unasked = "; ".join(check["label"] for check in checks if check["passed"] is None)
+        rest = f" Could not be asked: {unasked}." if unasked else ""
+        return [f"Examined: {passed} checks passed, none failed.{rest}"]
     failed = [check for check in checks or () if check["passed"] is False]
     said = [
         f"check failed, {check['label']}{figures(check)}: {check['meaning']} {check['advice']}".strip()

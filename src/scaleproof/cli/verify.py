@@ -79,7 +79,8 @@ def shares_table(found: Verification) -> Table:
         ("robust, worst case", found.claimed_robust, found.robust, "example"),
     ]
     for name, claimed, recounted, kind in pairs:
-        differ = str(sum(flip.on == kind for flip in found.flips)) if recounted else ""
+        flips = sum(flip.on == kind for flip in found.flips)
+        differ = str(max(flips, abs(claimed.correct - recounted.correct))) if recounted else ""
         table.add_row(name, percent(claimed), percent(recounted) if recounted else "not judged", differ)
     return table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -234,7 +235,11 @@ ROOMS = (*SETTING, *HELD_BACK)
 def room(name: str, rooms: tuple[Room, ...] = ROOMS) -> Room:
     found = {room.name: room for room in rooms}
     if name not in found:
-        raise ValueError(f"no room of the museum is called {name!r}; there are {', '.join(found)}")
+        near = difflib.get_close_matches(name, found, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(
+            f"no room of this wing of the museum is called {name!r}.{hint} There are {', '.join(found)}"
+        )
     return found[name]
 
 
