@@ -91,7 +91,7 @@ class Oracle:
 
     @property
     def format(self) -> str:
-        """The number format of the fast output: bf16, tf32 or float32; a CPU has no tf32."""
+        """The number format of the fast output: bf16, fp16, tf32 or float32; a CPU has no tf32."""
         found = self.choice.precision.split()[0]
         return "float32" if found == "tf32" and self.device.type == "cpu" else found
 

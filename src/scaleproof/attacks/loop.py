@@ -64,31 +64,16 @@ def perturb(
     if oracle.graphs is not None and oracle.width == 0:
         oracle.judge(clean[:1])  # a graph's shapes must be known beforehand
     with on_device(oracle.device):
-        return walked(attack, oracle, clean, y, index, rng, drop, packing, tick)
-
-
-def walked(
-    attack: Attack,
-    oracle: Oracle,
-    clean: Tensor,
-    y: Tensor,
-    index: Tensor,
-    rng: Rng,
-    drop: bool,
-    packing: Packing,
-    tick: Tick,
-) -> Tensor:
-    rows = packing.pack(torch.arange(len(clean), device=clean.device))
-    state = attack.init(oracle, clean[rows], y[rows], index[rows], rng)
-    if drop:
-        return Dropping(attack, oracle, clean, y, packing).run(state, rows, tick)
-    walk = Walk(attack, oracle, state)
-    for _ in range(attack.steps):
-        walk.step()
-        tick()
-    return attack.finish(oracle, walk.state)[
-        : len(clean)
-    ].clone()  # not a part of buffers that the next one reuses
+        rows = packing.pack(torch.arange(len(clean), device=clean.device))
+        state = attack.init(oracle, clean[rows], y[rows], index[rows], rng)
+        if drop:
+            return Dropping(attack, oracle, clean, y, packing).run(state, rows, tick)
+        walk = Walk(attack, oracle, state)
+        for _ in range(attack.steps):
+            walk.step()
+            tick()
+        found = attack.finish(oracle, walk.state)[: len(clean)]
+        return found.clone()  # not a part of buffers that the next run fills
 
 
 class Dropping:

@@ -43,27 +43,41 @@ def command(
     ] = None,
 ) -> None:
     """Visit defenses that only look robust: PGD's number, the check that fails, and the number with the key."""
+    if out is not None and out.exists():
+        raise ValueError(f"{out} exists: give another --out")
+    if healthy and (room or annex):
+        raise ValueError("--healthy shows networks in place of rooms: leave out the rooms and --annex")
+    if healthy:
+        show_healthy(seed, out)
+    else:
+        show_rooms(room or [], annex, model, data, limit, eps, seed, device, out)
+
+
+def show_rooms(
+    names: list[str],
+    annex: bool,
+    model: str,
+    data: str,
+    limit: int | None,
+    eps: str | None,
+    seed: int,
+    device: str,
+    out: Path | None,
+) -> None:
+    """Every exhibit of some rooms, or of a whole wing."""
     from rich.console import Console
     from rich.progress import track
 
     from scaleproof.cli.setup import checked_device, limited
     from scaleproof.data import load
     from scaleproof.models import Classifier
-    from scaleproof.museum import ANNEX, ROOMS, visit
-    from scaleproof.museum import room as named
+    from scaleproof.museum import ANNEX, ROOMS, room, visit
     from scaleproof.provenance import provenance
     from scaleproof.store import write_json
     from scaleproof.threat import UNSET, Threat
 
     wing = ANNEX if annex else ROOMS
-    rooms = [named(name, wing) for name in room] if room else list(wing)
-    if out is not None and out.exists():
-        raise ValueError(f"{out} exists: give another --out")
-    if healthy:
-        if room or annex:
-            raise ValueError("--healthy shows networks in place of rooms: leave out the rooms and --annex")
-        show_healthy(seed, out)
-        return
+    rooms = [room(name, wing) for name in names] or list(wing)
     place, images = checked_device(device), limited(load(data), limit)
     threat = Threat(eps=UNSET if eps is None else options.number(eps, "eps"))
     net = bare_network(model).to(place)
