@@ -14,6 +14,19 @@ def stem_forward(x: Tensor, rows: Tensor, bias: Tensor) -> Tensor:
     return out.contiguous(memory_format=torch.channels_last)
 
 
+def stem_sums(x: Tensor, rows: Tensor) -> Tensor:
+    return F.conv2d(x.to(rows.dtype), rows, padding=1).contiguous(memory_format=torch.channels_last)
+
+
+def pair_relu(sums: Tensor, bias: Tensor, shortcut: Tensor | None, difference: float) -> Tensor:
+    exact = torch.promote_types(sums.dtype, torch.float32)
+    middle, slope = (sums if shortcut is None else sums.to(exact) + shortcut).to(exact).chunk(2)
+    ahead, behind = (
+        F.relu(middle + bias.to(exact)[:, None, None] + side * difference * slope) for side in (1, -1)
+    )
+    return torch.cat([(ahead + behind) / 2, (ahead - behind) / (2 * difference)]).to(sums.dtype)
+
+
 def add_and_mask(main: Tensor, shortcut: Tensor, activation: Tensor) -> Tensor:
     total = main.float()
     step = 1 if shortcut.shape == main.shape else 2

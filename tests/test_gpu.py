@@ -141,3 +141,38 @@ def test_an_audit_looks_at_all_chunks_together() -> None:
     again = evaluate(classifier, (x, y), attacks, mode="cascade", batch_size=200)
     seen = [run.attacks[1].verdicts["attacked"].any(0) for run in (found, again)]
     assert (seen[0] == seen[1]).mean() > 0.98
+
+
+@pytest.mark.parametrize("joins", [False, True])
+@pytest.mark.parametrize("width", [16, 64])
+def test_pairs_against_plain_torch(width: int, joins: bool) -> None:
+    import plain_kernels
+    from scaleproof.speed import kernels
+
+    torch.manual_seed(0)
+    sums, shortcut = (
+        torch.randn(6, width, 7, 7, device="cuda", dtype=torch.float16).contiguous(
+            memory_format=torch.channels_last
+        )
+        for _ in range(2)
+    )
+    bias = torch.randn(width, device="cuda", dtype=torch.float16)
+    for difference in (1e-3, 0.3):
+        given = (sums, bias, shortcut if joins else None, difference)
+        torch.testing.assert_close(kernels.pair_relu(*given), plain_kernels.pair_relu(*given))
+    weight, x = torch.randn(width, 3, 3, 3, device="cuda").half(), torch.rand(5, 3, 9, 9, device="cuda")
+    exact = F.conv2d(x.half().double(), weight.double(), padding=1)
+    found = kernels.stem_sums(x, kernels.stem_rows(weight))
+    torch.testing.assert_close(found.double(), exact, rtol=2e-3, atol=2e-3)
+
+
+def test_differences_in_half_precision() -> None:
+    """What SPSA asks for, over a thousandth: float16 in pairs against two passes in float32."""
+    classifier, x, _ = demo()
+    torch.manual_seed(0)
+    signs = torch.randn(20, 8, 3, 32, 32, device="cuda").sign()
+    found = []
+    for speed in (Speed(), PLAIN):
+        ahead, behind = Oracle(classifier, speed=speed).both_sides(x[:20], signs, 1e-3)
+        found.append((ahead - behind) / 2e-3)
+    assert float((found[0] - found[1]).norm() / found[1].norm()) < 0.05

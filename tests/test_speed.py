@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import plain_kernels
 from scaleproof import losses
+from scaleproof.data import load
 from scaleproof.models import Classifier, load_model
 from scaleproof.models.preact import PreActResNet
 from scaleproof.models.resnet import BasicBlock, Bottleneck, ResNet
@@ -165,6 +166,55 @@ def test_the_hand_written_backward(name: str, size: int, dtype: torch.dtype, hei
     gradients = [gradient.double() / height for gradient in gradients]
     assert float(F.cosine_similarity(*gradients, dim=0)) > (0.98 if dtype == torch.bfloat16 else 0.9995)
     assert float(gradients[0].norm() / gradients[1].norm()) == pytest.approx(1, abs=0.05)
+
+
+def quotients(
+    net: nn.Module, x: Tensor, directions: Tensor, difference: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Difference quotients of the features (B S, D) by the paired body, and by two passes in float64."""
+    from scaleproof.speed.fused import FusedBody
+    from scaleproof.speed.pairs import PairedBody
+
+    ahead, behind = PairedBody(FusedBody(net, dtype))(x, directions, difference)  # type: ignore[arg-type]
+    exact = copy.deepcopy(net).double()
+    sides = [(x[:, None] + side * difference * directions).flatten(0, 1).double() for side in (1, -1)]
+    with torch.no_grad():
+        features = [exact.features(side) for side in sides]  # type: ignore[operator]
+    return (ahead - behind) / (2 * difference), (features[0] - features[1]) / (2 * difference)
+
+
+def random_signs(count: int, samples: int, size: int) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    return torch.rand(count, 3, size, size), torch.randn(count, samples, 3, size, size).sign()
+
+
+@pytest.mark.parametrize("name", ["resnet", "bottleneck"])
+@pytest.mark.parametrize("size", [16, 14])
+@pytest.mark.parametrize("difference", [1e-3, 0.3])  # 0.3: many a ReLU is open on one side only
+@pytest.mark.usefixtures("spelled_out")
+def test_two_sides_in_one_pass(name: str, size: int, difference: float) -> None:
+    """In float64 a pair is exactly the two points it stands for."""
+    torch.manual_seed(0)
+    net = trained_looking(NETWORKS[name]()).double()
+    x, directions = (one.double() for one in random_signs(3, 4, size))
+    found, exact = quotients(net, x, directions, difference, torch.float64)
+    torch.testing.assert_close(found.double(), exact, rtol=2e-3, atol=2e-3)  # the features leave in float32
+
+
+@pytest.mark.usefixtures("spelled_out")
+def test_half_precision_keeps_a_small_difference() -> None:
+    """Held apart, a difference over a thousandth survives float16; between two passes in float16 much is noise."""
+    from scaleproof.speed.fused import FusedBody
+
+    net = load_model("demo").classifier.net
+    _, directions = random_signs(6, 16, 32)
+    x = load("sample").batch(0, 6)[0]
+    found, exact = quotients(net, x, directions, 1e-3, torch.float16)
+    body = FusedBody(net, torch.float16)  # type: ignore[arg-type]
+    sides = [body((x[:, None] + side * 1e-3 * directions).flatten(0, 1)) for side in (1, -1)]
+    plain = (sides[0] - sides[1]) / 2e-3
+    errors = [float((one.double() - exact).norm() / exact.norm()) for one in (found, plain)]
+    assert errors[0] < 0.05 < errors[1], errors
 
 
 @pytest.mark.parametrize("name", ["resnet", "bottleneck", "preact"])

@@ -120,6 +120,23 @@ class Oracle:
             run = compute if self.graphs is None else partial(self.graphs, "logits", compute)
             return mean_logits([run(x)[0] for _ in range(self.draws)])
 
+    def both_sides(self, x: Tensor, directions: Tensor, difference: float) -> tuple[Tensor, Tensor]:
+        """Logits at x + h v and at x - h v (B S, K), for images (B, ...) and S directions v of each (B, S, ...)."""
+        if self.choice.pairs is None or self.draws > 1:
+            moves = difference * directions
+            points = torch.stack([x[:, None] + moves, x[:, None] - moves]).flatten(0, 2)
+            ahead, behind = self.logits(points).chunk(2)
+            return ahead, behind
+        self.cost.forwards += 2 * directions.shape[:2].numel()
+        with torch.no_grad(), self.arithmetic():
+            return self.choice.pairs(x, directions, difference)
+
+    def value(self, objective: Objective, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The objective at x and the logits there, without a gradient; over several draws their means."""
+        drawn = [self.outputs(x, features=objective.needs_features) for _ in range(self.draws)]
+        values = torch.stack([objective(output, y) for output in drawn]).mean(0)
+        return values, mean_logits([at_least_float32(output.logits) for output in drawn])
+
     def value_and_grad(self, objective: Objective, x: Tensor, y: Tensor) -> Gradient:
         """The objective at x and its gradient: of one forward and backward pass, or the mean over the draws."""
         if self.draws > 1:

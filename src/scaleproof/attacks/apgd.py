@@ -106,6 +106,12 @@ class APGD:
         moved = self.moved(state)
         return self.adapted(noted(state, moved, oracle.value_and_grad(self.objective, moved, state.y)))
 
+    def arrive(self, oracle: Oracle, state: APGDState) -> APGDState:
+        """The last step: where it leads needs no gradient."""
+        moved = self.moved(state)
+        value, logits = oracle.value(self.objective, moved, state.y)
+        return noted(state, moved, Gradient(value, state.gradient, logits))
+
     def moved(self, state: APGDState) -> Tensor:
         """A step along the gradient, joined with the last movement, and projected after each of the two."""
         size = rows_like(state.stride, state.current)

@@ -41,7 +41,8 @@ class Attack(Protocol):
     """What the loop needs to know of an attack.
 
     With `capturable = True` besides, its step changes nothing but tensors, without a look at their values: then a GPU
-    runs it as one graph.
+    runs it as one graph. With a method `arrive` besides, the last step is taken by it: nobody needs a gradient there.
+    With `in_pairs = True` it asks for differences alone (`Oracle.both_sides`), which half precision may give exactly.
     """
 
     @property

@@ -28,7 +28,7 @@ class Packing:
 
     batch: int
     pad: bool = False
-    parts: int = 32
+    parts: int = 256
 
     def size_for(self, count: int) -> int:
         grain = -(-self.batch // self.parts)
@@ -69,8 +69,8 @@ def perturb(
         if drop:
             return Dropping(attack, oracle, clean, y, packing).run(state, rows, tick)
         walk = Walk(attack, oracle, state)
-        for _ in range(attack.steps):
-            walk.step()
+        for number in range(1, attack.steps + 1):
+            walk.step(last=number == attack.steps)
             tick()
         found = attack.finish(oracle, walk.state)[: len(clean)]
         return found.clone()  # not a part of buffers that the next run fills
@@ -89,8 +89,8 @@ class Dropping:
 
     def run(self, state: State, rows: Tensor, tick: Tick) -> Tensor:
         walk, left = self.walk(state, len(self.final)), reader(self.oracle.device)
-        for _ in range(self.attack.steps):
-            walk.step()
+        for number in range(1, self.attack.steps + 1):
+            walk.step(last=number == self.attack.steps)
             tick()
             count = left.read(walk.watched.left)
             if count is not None and self.packing.shrinks(count, len(rows)):

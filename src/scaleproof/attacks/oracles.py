@@ -21,6 +21,8 @@ class Oracles:
 
     def suited(self, attack: Attack) -> Oracle:
         fine = attack.coarsest
+        if getattr(attack, "in_pairs", False) and self.main.choice.pairs is not None:
+            return self.main
         if fine in ("fp16", "tf32") and self.main.device.type == "cpu":
             fine = "float32"
         if FORMATS.index(fine) <= FORMATS.index(self.main.format):
@@ -41,5 +43,5 @@ class Oracles:
 
     def packing(self, batch: int) -> Packing:
         """The batch sizes to run: graphs want few of them, and torch compiles fewer still."""
-        parts = 8 if self.main.choice.compiled else 32
-        return Packing(batch, pad=self.main.graphs is not None, parts=parts)
+        pad = self.main.graphs is not None
+        return Packing(batch, pad, parts=8) if self.main.choice.compiled else Packing(batch, pad)

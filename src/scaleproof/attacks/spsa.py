@@ -42,6 +42,7 @@ class SPSA:
     scale_invariant = False
     needs_features = False
     coarsest: ClassVar[Format] = "float32"  # differences over a thousandth of the pixel range
+    in_pairs = True
 
     def __post_init__(self) -> None:
         for field, value in (
@@ -86,11 +87,10 @@ class SPSA:
         while done < self.samples:
             count = min(group, self.samples - done)
             signs = self.signs(state, done, count)  # (B, count, ...)
-            both = torch.stack([signs, -signs], dim=1) * self.difference  # (B, 2, count, ...)
-            points = (state.current[:, None, None] + both).flatten(0, 2)
-            values = margin(oracle.logits(points), state.y.repeat_interleave(2 * count))
-            ahead, behind = values.view(len(state.current), 2, count).unbind(1)
-            weights = (ahead - behind) / (2 * self.difference)
+            labels = state.y.repeat_interleave(count)
+            sides = oracle.both_sides(state.current, signs, self.difference)
+            ahead, behind = (margin(logits, labels) for logits in sides)
+            weights = ((ahead - behind) / (2 * self.difference)).view(-1, count)
             total += torch.einsum("bs,bs...->b...", weights, signs)
             done += count
         return total / self.samples

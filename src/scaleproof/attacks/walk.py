@@ -6,6 +6,7 @@ captured graph. Nobody waits for the device: how many rows are left is read one 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -62,20 +63,23 @@ class Walk:
         assert self.watch is not None
         return self.watch
 
-    def step(self) -> None:
-        if self.replay is not None:
+    def step(self, *, last: bool = False) -> None:
+        arrive = getattr(self.attack, "arrive", None) if last else None
+        if self.replay is not None and arrive is None:
             self.replay()
         else:
-            self.state, self.watch = self.after(self.state, self.watch)
+            self.state, self.watch = self.after(self.state, self.watch, arrive or self.attack.step)
 
-    def after(self, state: State, seen: Watch | None) -> tuple[State, Watch | None]:
-        state = self.attack.step(self.oracle, state)
+    def after(
+        self, state: State, seen: Watch | None, step: Callable[[Oracle, Any], State]
+    ) -> tuple[State, Watch | None]:
+        state = step(self.oracle, state)
         return state, None if seen is None else seen.after(state)
 
     def moved(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """A step from tensors to tensors, which is all that a graph can hold."""
         state, seen = rebuilt(self.state, self.watch, tensors)
-        result, seen = self.after(state, seen)
+        result, seen = self.after(state, seen, self.attack.step)
         if others(result) != others(state):
             raise RuntimeError(f"{self.attack.name} calls itself capturable and counts outside its tensors")
         return flat(result, seen)

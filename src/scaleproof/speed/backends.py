@@ -8,9 +8,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from importlib.util import find_spec
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +21,14 @@ from scaleproof.models.resnet import ResNet
 from scaleproof.speed.fold import OwnNetwork, can_fold, fold
 from scaleproof.speed.precision import has_fast_bf16
 
+if TYPE_CHECKING:  # needs Triton
+    from scaleproof.speed.fused import FusedBody
+
 Precision = Literal["auto", "float32", "tf32", "fp16", "bf16"]
 Backend = Callable[[Tensor, bool], Output]
+Pairs = Callable[
+    [Tensor, Tensor, float], tuple[Tensor, Tensor]
+]  # images, directions, h: logits on both sides
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +65,7 @@ class Choice:
     precision: str
     folded: bool
     compiled: bool
+    pairs: Pairs | None = None  # difference quotients in half precision that are as good as in float32
     notes: tuple[str, ...] = field(default=())
 
 
@@ -71,18 +78,24 @@ def choose(classifier: Classifier, device: torch.device, speed: Speed) -> Choice
     assert isinstance(classifier.net, OwnNetwork)
     head = classifier.net.head
     half = torch.float16 if speed.precision == "fp16" else torch.bfloat16 if bf16 else None
-    body = None if half is None or speed.compile else fused_body(classifier.net, device, half)
-    notes = ("cuDNN's fused convolutions",) if body is not None else ()
-    if body is not None and half == torch.float16:
-        backend = FoldedBackend(classifier, head, body)
-        return Choice(backend=backend, precision="fp16", folded=True, compiled=False, notes=notes)
-    if body is None:
-        body = FoldedBody(fold(classifier.net), torch.bfloat16 if bf16 else torch.float32)
-        if speed.compile:
-            body = torch.compile(body, dynamic=False)
+    fused = None if half is None or speed.compile else fused_body(classifier.net, device, half)
+    if fused is not None:
+        backend = FoldedBackend(classifier, head, fused)
+        return Choice(
+            backend=backend,
+            precision="fp16" if half == torch.float16 else "bf16",
+            folded=True,
+            compiled=False,
+            pairs=Paired(classifier, backend),
+            notes=("cuDNN's fused convolutions",),
+        )
+    body: Callable[[Tensor], Tensor] = FoldedBody(
+        fold(classifier.net), torch.bfloat16 if bf16 else torch.float32
+    )
+    body = torch.compile(body, dynamic=False) if speed.compile else body
     backend = FoldedBackend(classifier, head, body)
     precision = "bf16" if bf16 else plain_name(speed)
-    return Choice(backend=backend, precision=precision, folded=True, compiled=speed.compile, notes=notes)
+    return Choice(backend=backend, precision=precision, folded=True, compiled=speed.compile)
 
 
 def plain_name(speed: Speed) -> str:
@@ -102,9 +115,7 @@ def plain_choice(classifier: Classifier, device: torch.device, bf16: bool, speed
     return Choice(backend=backend, precision=precision, folded=False, compiled=False, notes=notes)
 
 
-def fused_body(
-    net: OwnNetwork, device: torch.device, dtype: torch.dtype
-) -> Callable[[Tensor], Tensor] | None:
+def fused_body(net: OwnNetwork, device: torch.device, dtype: torch.dtype) -> FusedBody | None:
     """The hand-written CUDA body, where it applies."""
     if device.type != "cuda" or not isinstance(net, ResNet) or find_spec("triton") is None:
         return None
@@ -163,5 +174,29 @@ class FoldedBackend:
 
     def __call__(self, x: Tensor, needs_features: bool) -> Output:
         features = self.body(self.classifier.normalised(x)).float()  # (B, D)
-        logits = self.head(features) * self.classifier.logit_scale
-        return Output(logits=logits, features=features, weight=self.head.weight)
+        return Output(logits=self.logits(features), features=features, weight=self.head.weight)
+
+    def logits(self, features: Tensor) -> Tensor:
+        result: Tensor = self.head(features) * self.classifier.logit_scale
+        return result
+
+
+class Paired:
+    """Logits on both sides of images in float16, by a paired body that is made when it is first needed."""
+
+    def __init__(self, classifier: Classifier, backend: FoldedBackend) -> None:
+        self.classifier, self.backend = classifier, backend
+
+    @cached_property
+    def body(self) -> Pairs:
+        from scaleproof.speed.fused import FusedBody
+        from scaleproof.speed.pairs import PairedBody
+
+        assert isinstance(self.classifier.net, ResNet)
+        return PairedBody(FusedBody(self.classifier.net, torch.float16))
+
+    def __call__(self, x: Tensor, directions: Tensor, difference: float) -> tuple[Tensor, Tensor]:
+        if self.classifier.std is not None:
+            directions = directions / self.classifier.std.to(x)[:, None, None]
+        ahead, behind = self.body(self.classifier.normalised(x), directions, difference)
+        return self.backend.logits(ahead), self.backend.logits(behind)

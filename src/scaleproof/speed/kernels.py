@@ -57,6 +57,15 @@ def stem_rows(weight: Tensor) -> Tensor:
 
 def stem_forward(x: Tensor, rows: Tensor, bias: Tensor) -> Tensor:
     """ReLU of the stem's convolution: images (B, 3, H, W) to activations (B, N, H, W), channels last."""
+    return stem(x, rows, bias, activates=True)
+
+
+def stem_sums(x: Tensor, rows: Tensor) -> Tensor:
+    """The stem's convolution alone, without bias and ReLU."""
+    return stem(x, rows, rows, activates=False)
+
+
+def stem(x: Tensor, rows: Tensor, bias: Tensor, *, activates: bool) -> Tensor:
     batch, _, height, width = x.shape
     outputs = rows.shape[1]
     result = torch.empty(
@@ -67,7 +76,7 @@ def stem_forward(x: Tensor, rows: Tensor, bias: Tensor) -> Tensor:
     )
     count = batch * height * width
     stem_forward_kernel[(triton.cdiv(count, PIXELS),)](
-        x.contiguous(), rows, bias, result, count, height, width, outputs, PIXELS
+        x.contiguous(), rows, bias, result, count, height, width, outputs, PIXELS, activates
     )
     return result
 
@@ -82,6 +91,56 @@ def stem_backward(first: Tensor, second: Tensor, activation: Tensor, rows: Tenso
     result = torch.empty((batch, 3, height, width), dtype=torch.float32, device=first.device)
     stem_gather_kernel[(triton.cdiv(count, ELEMENTS), 3)](products, result, count, height, width, ELEMENTS)
     return result
+
+
+def pair_relu(sums: Tensor, bias: Tensor, shortcut: Tensor | None, difference: float) -> Tensor:
+    """ReLU of middle + h slope and of middle - h slope, as a middle and a slope again.
+
+    The first half of the rows are middles, which take the bias; the second half are the slopes that belong to them.
+    """
+    result, count = torch.empty_like(sums), sums.numel() // 2
+    joins = shortcut is not None
+    pair_relu_kernel[(triton.cdiv(count, ELEMENTS),)](
+        sums,
+        bias,
+        shortcut if joins else sums,
+        result,
+        difference,
+        count,
+        sums.shape[1],
+        joins,
+        ELEMENTS,
+    )
+    return result
+
+
+@triton.jit
+def pair_relu_kernel(
+    sums,
+    bias,
+    shortcut,
+    result,
+    difference,
+    count,
+    channels: tl.constexpr,
+    joins: tl.constexpr,
+    block: tl.constexpr,
+):
+    offsets = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    inside = offsets < count
+    middle = tl.load(sums + offsets, inside).to(tl.float32) + tl.load(bias + offsets % channels).to(
+        tl.float32
+    )
+    slope = tl.load(sums + count + offsets, inside).to(tl.float32)
+    if joins:
+        middle += tl.load(shortcut + offsets, inside).to(tl.float32)
+        slope += tl.load(shortcut + count + offsets, inside).to(tl.float32)
+    ahead = tl.maximum(middle + difference * slope, 0.0)
+    behind = tl.maximum(middle - difference * slope, 0.0)
+    middle = (ahead + behind) / 2
+    slope = tl.where((ahead > 0) & (behind > 0), slope, (ahead - behind) / (2 * difference))
+    tl.store(result + offsets, middle.to(result.dtype.element_ty), inside)
+    tl.store(result + count + offsets, slope.to(result.dtype.element_ty), inside)
 
 
 @triton.jit
@@ -126,7 +185,16 @@ def add_and_mask_kernel(
 
 @triton.jit
 def stem_forward_kernel(
-    x, rows, bias, result, count, height, width, outputs: tl.constexpr, block: tl.constexpr
+    x,
+    rows,
+    bias,
+    result,
+    count,
+    height,
+    width,
+    outputs: tl.constexpr,
+    block: tl.constexpr,
+    activates: tl.constexpr,
 ):
     pixel = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     column, row, image = pixel % width, (pixel // width) % height, pixel // (width * height)
@@ -138,8 +206,10 @@ def stem_forward_kernel(
     patches = tl.load(x + where, inside, other=0.0).to(rows.dtype.element_ty)  # (32, block)
     n = tl.arange(0, outputs)
     weight = tl.load(rows + k[None, :] * outputs + n[:, None])  # (outputs, 32)
-    total = tl.dot(weight, patches) + tl.load(bias + n).to(tl.float32)[:, None]
-    value = tl.trans(tl.maximum(total, 0.0).to(result.dtype.element_ty))  # (block, outputs)
+    total = tl.dot(weight, patches)
+    if activates:
+        total = tl.maximum(total + tl.load(bias + n).to(tl.float32)[:, None], 0.0)
+    value = tl.trans(total.to(result.dtype.element_ty))  # (block, outputs)
     tl.store(result + pixel[:, None] * outputs + n[None, :], value, (pixel < count)[:, None])
 
 
