@@ -7,7 +7,11 @@ import pytest
 import torch
 from hypothesis import settings
 
-pytest_plugins = ["browser_fixtures", "verify_fixtures"]  # fixtures of several files, made once
+pytest_plugins = [
+    "browser_fixtures",
+    "speed_fixtures",
+    "verify_fixtures",
+]  # fixtures of several files, made once
 settings.register_profile("suite", deadline=None, max_examples=40)
 settings.load_profile("suite")
 torch.set_num_threads(1)  # small networks: threads would only wait for each other

@@ -19,7 +19,9 @@ def stem_sums(x: Tensor, rows: Tensor) -> Tensor:
 
 
 def pair_relu(sums: Tensor, bias: Tensor, shortcut: Tensor | None, difference: float) -> Tensor:
-    exact = torch.promote_types(sums.dtype, torch.float32)
+    exact = torch.float64
+    for tensor in (sums, sums if shortcut is None else shortcut):
+        assert tensor.is_contiguous(memory_format=torch.channels_last), "the kernel reads memory as it lies"
     middle, slope = (sums if shortcut is None else sums.to(exact) + shortcut).to(exact).chunk(2)
     ahead, behind = (
         F.relu(middle + bias.to(exact)[:, None, None] + side * difference * slope) for side in (1, -1)

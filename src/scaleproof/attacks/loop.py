@@ -28,7 +28,7 @@ class Packing:
 
     batch: int
     pad: bool = False
-    parts: int = 256
+    parts: int = 1024
 
     def size_for(self, count: int) -> int:
         grain = -(-self.batch // self.parts)

@@ -97,8 +97,8 @@ def mask(gradient: Tensor, activation: Tensor) -> Tensor:
     return torch.ops.aten.threshold_backward(gradient, activation, 0)  # type: ignore[no-any-return]
 
 
-def channels_last(weight: Tensor) -> Tensor:
-    return weight.detach().contiguous(memory_format=torch.channels_last)
+def channels_last(tensor: Tensor) -> Tensor:
+    return tensor.detach().contiguous(memory_format=torch.channels_last)
 
 
 def folded(net: ResNet, dtype: torch.dtype) -> dict[str, Convolution]:

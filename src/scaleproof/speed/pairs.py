@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from scaleproof.speed import kernels
-from scaleproof.speed.fused import Block, Convolution, FusedBody
+from scaleproof.speed.fused import Block, Convolution, FusedBody, channels_last
 
 
 class PairedBody:
@@ -26,9 +26,11 @@ class PairedBody:
     def __call__(self, x: Tensor, directions: Tensor, difference: float) -> tuple[Tensor, Tensor]:
         """Features (B S, D) at x + h v and at x - h v, for images (B, ...) and S directions of each (B, S, ...)."""
         rows, body = directions.flatten(0, 1), self.body
-        middles = kernels.stem_sums(x, body.stem_rows).repeat_interleave(directions.shape[1], 0)
-        sums = torch.cat([middles, kernels.stem_sums(rows, body.stem_rows)])
-        pair = kernels.pair_relu(sums, body.stem_bias, None, difference)
+        middles, slopes = (
+            kernels.stem_sums(images, body.stem_rows).permute(0, 2, 3, 1) for images in (x, rows)
+        )
+        sums = torch.cat([middles.repeat_interleave(directions.shape[1], 0), slopes]).permute(0, 3, 1, 2)
+        pair = kernels.pair_relu(channels_last(sums), body.stem_bias, None, difference)
         for block in body.blocks:
             pair = through(block, pair, difference)
         middle, slope = pair.mean((2, 3), dtype=torch.float32).chunk(2)
@@ -40,12 +42,11 @@ def through(block: Block, pair: Tensor, difference: float) -> Tensor:
     inner = pair
     for convolution in block.convolutions[:-1]:
         inner = kernels.pair_relu(sums_of(convolution, inner), convolution.bias, None, difference)
-    shortcut = pair if block.projection is None else block.projection.forward(pair)
+    shortcut = pair if block.projection is None else channels_last(block.projection.forward(pair))
     last = block.convolutions[-1]
     return kernels.pair_relu(sums_of(last, inner), last.bias, shortcut, difference)
 
 
 def sums_of(convolution: Convolution, pair: Tensor) -> Tensor:
     """Without the bias, which is the middles' alone."""
-    result = F.conv2d(pair, convolution.weight, None, convolution.stride, convolution.padding)
-    return result.contiguous(memory_format=torch.channels_last)
+    return channels_last(F.conv2d(pair, convolution.weight, None, convolution.stride, convolution.padding))
