@@ -103,7 +103,7 @@ def main() -> None:
 
 
 def draw(document: dict[str, Any], path: Path) -> None:
-    """Three panels, logarithmic in both directions."""
+    """Three panels; the last is logarithmic in both directions."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 3.4), layout="constrained")
@@ -112,21 +112,29 @@ def draw(document: dict[str, Any], path: Path) -> None:
     left.plot([row["images"] for row in rows], [row["seconds"] for row in rows], "o-")
     left.set(title="Suite fast, by images", xlabel="images", ylabel="seconds")
     rows = document["classes"]
-    middle.plot([row["classes"] for row in rows], [1e3 / row["image_steps_per_second"] for row in rows], "s-")
-    middle.set(title=f"PGD, by classes ({rows[0]['model']})", xlabel="classes", ylabel="ms an image and step")
+    middle.plot([row["classes"] for row in rows], [1e6 / row["image_steps_per_second"] for row in rows], "s-")
+    middle.set(
+        title=f"PGD, by classes ({rows[0]['model']})",
+        xlabel="classes",
+        ylabel="microseconds an image and step",
+    )
     rows = document["models"]
     right.plot(
-        [row["parameters"] for row in rows], [1e3 / row["image_steps_per_second"] for row in rows], "^"
+        [row["parameters"] for row in rows], [1e6 / row["image_steps_per_second"] for row in rows], "^"
     )
     for row in rows:
-        place = (row["parameters"], 1e3 / row["image_steps_per_second"])
+        place = (row["parameters"], 1e6 / row["image_steps_per_second"])
         right.annotate(
-            row["model"], place, xytext=(-4, 6), textcoords="offset points", fontsize=8, ha="right"
+            row["model"], place, xytext=(-6, 2), textcoords="offset points", fontsize=8, ha="right"
         )
-    right.set(title="PGD, by model", xlabel="parameters", ylabel="ms an image and step")
-    for panel in (left, middle, right):
+    right.set(title="PGD, by model", xlabel="parameters", ylabel="microseconds an image and step")
+    right.margins(0.15)
+    for panel in (middle, right):
         panel.set_xscale("log")
-        panel.set_yscale("log")
+    right.set_yscale("log")
+    for panel in (left, middle):
+        panel.set_ylim(0, 1.1 * panel.get_ylim()[1])
+    for panel in (left, middle, right):
         panel.grid(alpha=0.3)
     figure.savefig(path, dpi=110)
 

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scaleproof.data import load
-from scaleproof.models import load_model
+from scaleproof.models import Classifier, load_model
+from scaleproof.models.resnet import ResNet
 from speed_fixtures import NETWORKS, trained_looking
 
 
@@ -66,6 +67,24 @@ def test_two_sides_in_one_pass(name: str, size: int, difference: float) -> None:
     x, directions = (one.double() for one in random_signs(3, 4, size))
     found, exact = quotients(net, x, directions, difference, torch.float64)
     torch.testing.assert_close(found.double(), exact, rtol=2e-3, atol=2e-3)  # the features leave in float32
+
+
+@pytest.mark.usefixtures("spelled_out")
+def test_pairs_know_normalisation_and_scale() -> None:
+    """Logits on both sides are those of the classifier there, whatever stands before and behind its network."""
+    from scaleproof.speed.backends import FoldedBackend, Paired
+
+    torch.manual_seed(0)
+    net = trained_looking(NETWORKS["resnet"]())
+    classifier = Classifier(net, mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.25)).rescaled(7.0)
+    assert isinstance(net, ResNet)
+    paired = Paired(classifier, FoldedBackend(classifier, net.head, net.features))
+    x, directions = random_signs(3, 4, 16)
+    sides = paired(x, directions, 0.05)
+    for side, logits in zip((1, -1), sides, strict=True):
+        points = (x[:, None] + side * 0.05 * directions).flatten(0, 1)
+        with torch.no_grad():
+            torch.testing.assert_close(logits, classifier(points), rtol=0.02, atol=0.02)
 
 
 @pytest.mark.usefixtures("spelled_out")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from docs_attacks import growth, parity, suites, without_gradients
 from docs_museum import annex, annex_first, check_cost, limits, museum
 from docs_parts import RESULTS, ROOT, percent, provenance, read, table
 
@@ -158,38 +159,6 @@ def training_speed_line() -> str:
     )
 
 
-def parity() -> str:
-    """AutoAttack standard beside the published implementation, stage by stage, for each machine and precision."""
-    parts = []
-    for path in sorted((RESULTS / "benchmarks").glob("parity-*.json")):
-        record = read(f"benchmarks/{path.name}")
-        for precision, stages in record["rows"].items():
-            seconds = [sum(row[who]["seconds"] for row in stages) for who in ("ours", "theirs")]
-            last = [f"all: {seconds[1] / seconds[0]:.2f} times as fast", "", "", ""]
-            rows = [parity_row(row) for row in stages]
-            rows.append([*last, f"{seconds[0]:.1f} / {seconds[1]:.1f}", "", ""])
-            head = [
-                "after",
-                "ours, %",
-                "pyautoattack, %",
-                "same images, %",
-                "seconds",
-                "forwards",
-                "backwards",
-            ]
-            what = f"{record.get('model', 'demo')}, our gradients in {precision}, n = {record['images']}"
-            place = f"{record['hardware']['name']}, commit {record['commit']}"
-            parts.append(table(head, rows) + f"\n(ours / theirs; {what}, {place})\n")
-    return "\n".join(parts)
-
-
-def parity_row(row: dict[str, Any]) -> list[str]:
-    ours, theirs = row["ours"], row["theirs"]
-    shares = [f"{value:.2f}" for value in (ours["robust"], theirs["robust"], row["agreement"])]
-    costs = [f"{ours[kind]:,} / {theirs[kind]:,}" for kind in ("forwards", "backwards")]
-    return [row["stage"], *shares, f"{ours['seconds']:.1f} / {theirs['seconds']:.1f}", *costs]
-
-
 def paper() -> str:
     """The paper's numbers and sentences beside the run folders under docs/results/paper."""
     from scaleproof.paper.page import page
@@ -222,6 +191,9 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "memory": memory,
     "trainings": trainings,
     "parity": parity,
+    "suites": suites,
+    "without-gradients": without_gradients,
+    "growth": growth,
     "training-speed": training_speed,
     "training-speed-line": training_speed_line,
     "museum": museum,

@@ -88,6 +88,7 @@ class Oracle:
         self.cost, self.health = Cost(), Health(self.device)
         self.spent: dict[object, Cost] = {}  # by one replay of each captured step
         self.width = 0  # of the logits; known from the first judgement on
+        self.paired = False  # whether differences were computed in pairs
 
     @property
     def format(self) -> str:
@@ -127,6 +128,7 @@ class Oracle:
             points = torch.stack([x[:, None] + moves, x[:, None] - moves]).flatten(0, 2)
             ahead, behind = self.logits(points).chunk(2)
             return ahead, behind
+        self.paired = True
         self.cost.forwards += 2 * directions.shape[:2].numel()
         with torch.no_grad(), self.arithmetic():
             return self.choice.pairs(x, directions, difference)
@@ -219,7 +221,8 @@ class Oracle:
 
     @property
     def notes(self) -> list[str]:
-        return [*self.choice.notes, *([] if self.graphs is None else self.graphs.notes)]
+        paired = ["differences in fp16, held apart from their middle"] if self.paired else []
+        return [*self.choice.notes, *paired, *([] if self.graphs is None else self.graphs.notes)]
 
     def describe(self) -> dict[str, object]:
         """What was chosen, for the record."""

@@ -1,0 +1,93 @@
+"""Generated parts on suites of attacks: beside the published AutoAttack, on all images, without gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docs_parts import RESULTS, percent, provenance, read, table
+
+ROBUST = "robust-resnet18"  # run folders of one adversarially trained network
+
+
+def parity() -> str:
+    """AutoAttack standard beside the published implementation, stage by stage, for each machine and precision."""
+    parts = []
+    for path in sorted((RESULTS / "benchmarks").glob("parity-*.json")):
+        record = read(f"benchmarks/{path.name}")
+        for precision, stages in record["rows"].items():
+            seconds = [sum(row[who]["seconds"] for row in stages) for who in ("ours", "theirs")]
+            last = [f"all: {seconds[1] / seconds[0]:.2f} times as fast", "", "", ""]
+            rows = [parity_row(row) for row in stages]
+            rows.append([*last, f"{seconds[0]:.1f} / {seconds[1]:.1f}", "", ""])
+            head = ["after", "ours, %", "pyautoattack, %", "same images, %"]
+            head += ["seconds", "forwards", "backwards"]
+            what = f"{record.get('model', 'demo')}, our gradients in {precision}, n = {record['images']}"
+            batch = f"batch {record['batch']}, " if "batch" in record else ""
+            place = f"{batch}{record['hardware']['name']}, commit {record['commit']}"
+            parts.append(table(head, rows) + f"\n(ours / theirs; {what}, {place})\n")
+    return "\n".join(parts)
+
+
+def parity_row(row: dict[str, Any]) -> list[str]:
+    ours, theirs = row["ours"], row["theirs"]
+    shares = [f"{value:.2f}" for value in (ours["robust"], theirs["robust"], row["agreement"])]
+    costs = [f"{ours[kind]:,} / {theirs[kind]:,}" for kind in ("forwards", "backwards")]
+    return [row["stage"], *shares, f"{ours['seconds']:.1f} / {theirs['seconds']:.1f}", *costs]
+
+
+def suites() -> str:
+    """`fast` and `standard-bf16` on the same images of the same network."""
+    rows, facts = [], []
+    for name in ("fast", "standard-bf16"):
+        evaluation, run = both(name)
+        attacks = evaluation["attacks"]
+        robust, seconds = percent(evaluation["worst_case"]), f"{run['seconds']:.1f}"
+        costs = [f"{sum(attack[kind] for attack in attacks):,}" for kind in ("forwards", "backwards")]
+        rows.append([f"[`{name}`]({ROBUST}/{name}/)", robust, seconds, *costs])
+        facts.append(f"`{name}`: {provenance(run, evaluation['clean']['count'])}")
+        facts += [found["meaning"] for found in evaluation["findings"] if found["name"] == "audit"]
+    head = ["suite", "robust, %", "seconds", "forwards", "backwards"]
+    return table(head, rows) + "\n" + "\n\n".join(f"{fact}." for fact in facts) + "\n"
+
+
+def without_gradients() -> str:
+    """The black-box attacks of the paper: what is left, and how fast queries are answered."""
+    from scaleproof.paper.measured import rays_values
+
+    rows, facts = [], set()
+    for name in ("spsa-128", "spsa-256", "spsa-512", "rays"):
+        if not (RESULTS / ROBUST / name / "run.json").exists():
+            rows.append([name, "not measured", "", "", "", ""])
+            continue
+        evaluation, run = both(name)
+        (attack,) = evaluation["attacks"]
+        robust, distance = percent(attack["robust"]), ""
+        if name == "rays":
+            values = rays_values(RESULTS / ROBUST / name)
+            robust, distance = f"{values['rays/1/robust']:.2f}", f"{values['rays/1/distance']:.4f}"
+        queries, seconds = attack["forwards"], attack["seconds"]
+        linked = f"[{attack['label']}]({ROBUST}/{name}/)"
+        rows.append([linked, robust, distance, f"{queries:,}", f"{seconds:.1f}", f"{queries / seconds:,.0f}"])
+        facts.add(provenance(run, evaluation["clean"]["count"]))
+    head = ["attack", "robust at 8/255, %", "mean distance", "queries", "seconds", "queries a second"]
+    return table(head, rows) + "\n(" + "; ".join(sorted(facts)) + ")\n"
+
+
+def growth() -> str:
+    """How the cost grows, in words beside the picture."""
+    record = read("benchmarks/growth-h200.json")
+    facts = f"batch {record['batch']}, {record['hardware']['name']}, commit {record['commit']}"
+    rows = [
+        [f"{row['images']:,}", f"{row['seconds']:.1f}", f"{row['passes']:,}", percent(row["robust"])]
+        for row in record["images"]
+    ]
+    head = ["images, suite `fast`", "seconds", "passes", "robust, %"]
+    return (
+        "![How the cost of an evaluation grows](benchmarks/growth-h200.png)\n\n"
+        + table(head, rows)
+        + f"\n({facts}; `benchmarks/growth.py`)\n"
+    )
+
+
+def both(name: str) -> tuple[Any, Any]:
+    return read(f"{ROBUST}/{name}/evaluation.json"), read(f"{ROBUST}/{name}/run.json")
