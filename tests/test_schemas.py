@@ -23,6 +23,8 @@ KINDS = {  # how a file is called, as a pattern -> its schema; the first that fi
     "benchmarks/memory-*.json": "benchmark-memory",
     "benchmarks/check-cost-*.json": "benchmark-checks",
     "benchmarks/growth-*.json": "benchmark-growth",
+    "benchmarks/differences-*.json": "benchmark-differences",
+    "benchmarks/objectives-*.json": "benchmark-objectives",
     "benchmarks/*.json": "benchmark-attacks",
     "model_info/*/*/*.json": "robustbench-info",
     "paper/claims.json": "paper-claims",

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from docs_attacks import growth, parity, suites, without_gradients
 from docs_museum import annex, annex_first, check_cost, limits, museum
