@@ -176,3 +176,21 @@ def test_differences_in_half_precision() -> None:
         ahead, behind = Oracle(classifier, speed=speed).both_sides(x[:20], signs, 1e-3)
         found.append((ahead - behind) / 2e-3)
     assert float((found[0] - found[1]).norm() / found[1].norm()) < 0.05
+
+
+def test_spsa_takes_pairs() -> None:
+    classifier, x, y = demo()
+    attack = [replace(attack, steps=5) for attack in suite("spsa-128")]  # type: ignore[type-var]
+    found = evaluate(classifier, (x[:20], y[:20]), attack, mode="cascade")
+    assert "differences in fp16, held apart from their middle" in found.speed["notes"]
+    plain = evaluate(classifier, (x[:20], y[:20]), attack, mode="cascade", speed=PLAIN)
+    assert abs(found.robust().correct - plain.robust().correct) <= 2
+
+
+def test_a_graph_is_made_for_what_comes_again() -> None:
+    classifier, x, _ = demo()
+    oracle = Oracle(classifier)
+    assert oracle.graphs is not None
+    for times in range(1, 4):
+        oracle.logits(x[:10])
+        assert len(oracle.graphs.graphs) == (times > 1)

@@ -137,3 +137,27 @@ def test_a_result_that_lies_in_another_buffer_is_saved_first() -> None:
     for expected in ([6.0, 1.0, 2.0], [9.0, 6.0, 1.0]):
         move(lambda a, b, c: (a + b + c, a, b), buffers)
         assert [float(buffer) for buffer in buffers] == expected
+
+
+class EveryGradient(APGD):
+    """APGD whose last step takes a gradient too, which nobody uses."""
+
+    arrive = None
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("drop", [False, True])
+def test_the_last_step_needs_no_gradient(steps: int, drop: bool) -> None:
+    net, x = SmallConvNet().eval(), images(12, (3, 8, 8))
+    y, found, costs = decisions(net, x), [], []
+    for kind in (APGD, EveryGradient):
+        oracle = Oracle(Classifier(net), speed=Speed(precision="float32"))
+        attack = kind(threat=Threat(eps=0.004), steps=steps)
+        found.append(perturb(attack, oracle, x, y, torch.arange(12), Rng(0), drop=drop))
+        costs.append(oracle.cost)
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
+    broken = net(found[0]).argmax(1) != y
+    assert broken.any(), "nothing is shown where nothing is found"
+    assert not broken.all(), "nor where nobody sees the last step"
+    assert costs[0].forwards == costs[1].forwards
+    assert 0 < costs[1].backwards - costs[0].backwards <= 12

@@ -32,7 +32,7 @@ from scaleproof.contract import (
 from scaleproof.evaluation import VERDICTS, Evaluation
 from scaleproof.examples import gathered, kept
 from scaleproof.images import Images, Rows, as_images, even_chunks, spans
-from scaleproof.look import fingerprint, first_look, randomness
+from scaleproof.look import FIRST_LOOK, fingerprint, first_look, randomness
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.parallel import ALONE, Group
@@ -112,7 +112,9 @@ class Run:
     def prepared(self, group: Group = ALONE) -> tuple[Arrays, list[tuple[Attack, tuple[str, ...]]], Rows]:
         """The clean pass, the attacks fitted to the classes, and the rows to attack."""
         look = first_look(self.oracle, self.images, self.features)
-        settings = [self.mode, self.seed, len(self.images), self.batch_size]
+        self.oracles.look(self.attacks, self.batch(np.arange(min(FIRST_LOOK, len(self.images))))[0])
+        settings: list[object] = [self.mode, self.seed, len(self.images), self.batch_size]
+        settings += ["differences in pairs"] if self.oracles.paired else []
         mark = fingerprint(self.oracle, self.attacks, settings, look)
         clean = self.clean_pass(mark)
         if group.size > 1:  # what one of them stored holds for all

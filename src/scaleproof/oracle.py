@@ -84,11 +84,10 @@ class Oracle:
         self.device = device_of(classifier)
         self.choice = choose(classifier, self.device, self.speed)
         graph = self.speed.graph and self.device.type == "cuda" and draws == 1
-        self.graphs = GraphCache(self.device) if graph else None
+        self.graphs = GraphCache(self.device, patience=1) if graph else None
         self.cost, self.health = Cost(), Health(self.device)
         self.spent: dict[object, Cost] = {}  # by one replay of each captured step
         self.width = 0  # of the logits; known from the first judgement on
-        self.paired = False  # whether differences were computed in pairs
 
     @property
     def format(self) -> str:
@@ -111,8 +110,8 @@ class Oracle:
             return self.choice.backend(x, features)
 
     def logits(self, x: Tensor) -> Tensor:
-        """The fast logits at x, without gradients."""
-        self.cost.forwards += len(x)
+        """The fast logits at x, without gradients; of several draws the mean."""
+        self.cost.forwards += self.draws * len(x)
 
         def compute(x: Tensor) -> tuple[Tensor]:
             return (at_least_float32(self.choice.backend(x, False).logits),)
@@ -128,15 +127,16 @@ class Oracle:
             points = torch.stack([x[:, None] + moves, x[:, None] - moves]).flatten(0, 2)
             ahead, behind = self.logits(points).chunk(2)
             return ahead, behind
-        self.paired = True
         self.cost.forwards += 2 * directions.shape[:2].numel()
-        with torch.no_grad(), self.arithmetic():
+        with torch.no_grad(), self.arithmetic(), exact_float32():  # the head subtracts nearly equal numbers
             return self.choice.pairs(x, directions, difference)
 
     def value(self, objective: Objective, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The objective at x and the logits there, without a gradient; over several draws their means."""
-        drawn = [self.outputs(x, features=objective.needs_features) for _ in range(self.draws)]
-        values = torch.stack([objective(output, y) for output in drawn]).mean(0)
+        self.cost.forwards += self.draws * len(x)
+        with torch.no_grad(), self.arithmetic():
+            drawn = [self.choice.backend(x, objective.needs_features) for _ in range(self.draws)]
+            values = torch.stack([objective(output, y) for output in drawn]).mean(0)
         return values, mean_logits([at_least_float32(output.logits) for output in drawn])
 
     def value_and_grad(self, objective: Objective, x: Tensor, y: Tensor) -> Gradient:
@@ -221,8 +221,7 @@ class Oracle:
 
     @property
     def notes(self) -> list[str]:
-        paired = ["differences in fp16, held apart from their middle"] if self.paired else []
-        return [*self.choice.notes, *paired, *([] if self.graphs is None else self.graphs.notes)]
+        return [*self.choice.notes, *([] if self.graphs is None else self.graphs.notes)]
 
     def describe(self) -> dict[str, object]:
         """What was chosen, for the record."""

@@ -3,9 +3,10 @@
 from scaleproof.attacks.adapters import foolbox_attack, named_attack, torchattacks_attack
 from scaleproof.attacks.apgd import APGD
 from scaleproof.attacks.base import Attack, State
+from scaleproof.attacks.batch import attack_batch
 from scaleproof.attacks.fab import FAB
 from scaleproof.attacks.foreign import Foreign
-from scaleproof.attacks.loop import attack_batch, perturb
+from scaleproof.attacks.loop import perturb
 from scaleproof.attacks.pgd import PGD, fgsm, si_pgd
 from scaleproof.attacks.rays import RayS
 from scaleproof.attacks.spsa import SPSA

@@ -42,7 +42,8 @@ class Attack(Protocol):
 
     With `capturable = True` besides, its step changes nothing but tensors, without a look at their values: then a GPU
     runs it as one graph. With a method `arrive` besides, the last step is taken by it: nobody needs a gradient there.
-    With `in_pairs = True` it asks for differences alone (`Oracle.both_sides`), which half precision may give exactly.
+    With a number `pairs_over` it searches by differences over that step (`Oracle.both_sides`), which a format coarser
+    than `coarsest` may give well enough.
     """
 
     @property

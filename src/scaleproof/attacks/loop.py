@@ -6,22 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from scaleproof.attacks.base import Attack, State
 from scaleproof.attacks.walk import Walk, Watch, reader, watch
-from scaleproof.contract import buffers_kept, check_images, check_labels
-from scaleproof.models.classifier import as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
-from scaleproof.speed import Speed, on_device
+from scaleproof.speed import on_device
 
 Tick = Callable[[], None]  # called after every step
 
 
 @dataclass(frozen=True)
 class Packing:
-    """The few batch sizes that are ever run: parts of the full one.
+    """The batch sizes that are run: parts of the full one.
 
     With `pad`, a batch is filled up to one of them with copies of its first row, so that captured graphs stay valid.
     """
@@ -93,7 +91,7 @@ class Dropping:
             walk.step(last=number == self.attack.steps)
             tick()
             count = left.read(walk.watched.left)
-            if count is not None and self.packing.shrinks(count, len(rows)):
+            if count is not None and number < self.attack.steps and self.packing.shrinks(count, len(rows)):
                 self.settle(walk.watched, rows)
                 left.forget()
                 keep = walk.watched.open.nonzero().squeeze(1)
@@ -125,29 +123,3 @@ def unique_first(values: Tensor) -> Tensor:
     """Positions of the first occurrence of each value, in order."""
     earlier = (values[:, None] == values[None, :]).tril(-1).any(1)
     return (~earlier).nonzero().squeeze(1)
-
-
-def attack_batch(
-    attack: Attack, model: nn.Module, x: Tensor, y: Tensor, *, seed: int = 0, speed: Speed | None = None
-) -> Tensor:
-    """Adversarial examples for one batch: `attack(model, x, y)` in other libraries.
-
-    Samples are numbered 0, 1, ... in the order given. Of several restarts a sample keeps the first that breaks it.
-    """
-    classifier, x, y = as_classifier(model), x.detach(), y.long()
-    check_images(x, y)
-    with buffers_kept(classifier):
-        oracle = Oracle(classifier, speed=speed)
-        classes = oracle.judge(x[:1]).shape[1]
-        check_labels(y, classes)
-        fitted, _ = attack.for_classes(classes)
-        index = torch.arange(len(x), device=x.device)
-        result, open_rows = x.clone(), index
-        for restart in range(attack.restarts):
-            rng = Rng(seed, attack.name, restart)
-            found = perturb(fitted, oracle, x[open_rows], y[open_rows], index[open_rows], rng)
-            result[open_rows] = found
-            open_rows = open_rows[oracle.judge(found).argmax(1) == y[open_rows]]
-            if len(open_rows) == 0:
-                break
-    return result

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import get_args
+
+import torch
+from torch import Tensor
 
 from scaleproof.attacks.base import Attack, Format
 from scaleproof.attacks.loop import Packing
 from scaleproof.oracle import Oracle
+from scaleproof.rng import Rng
 
 FORMATS = get_args(Format)
+PAIRS_ERROR = 0.1  # of difference quotients that an attack is given
+PAIRS_IMAGES, PAIRS_SIGNS = 4, 8  # that are looked at
 
 
 class Oracles:
@@ -18,10 +25,26 @@ class Oracles:
     def __init__(self, main: Oracle) -> None:
         self.main = main
         self.finer: dict[Format, Oracle] = {}
+        self.paired = False  # whether differences come in pairs from the main one
+        self.said: list[str] = []
+
+    def look(self, attacks: Iterable[Attack], x: Tensor) -> None:
+        """Choose for these attacks, after a look at how well pairs do on some images of this network."""
+        for attack in attacks:
+            step = getattr(attack, "pairs_over", None)
+            if step is not None and self.main.choice.pairs is not None and self.main.draws == 1:
+                error = pairs_error(self.main, x, step)
+                self.paired = error <= PAIRS_ERROR  # not where it is NaN: float16 ends at 65504
+                self.said.append(
+                    "differences in fp16, held apart from their middle"
+                    if self.paired
+                    else f"differences in fp16 are {100 * error:.0f}% off here: float32 in their place"
+                )
+            self.suited(attack)
 
     def suited(self, attack: Attack) -> Oracle:
         fine = attack.coarsest
-        if getattr(attack, "in_pairs", False) and self.main.choice.pairs is not None:
+        if self.paired and getattr(attack, "pairs_over", None) is not None:
             return self.main
         if fine in ("fp16", "tf32") and self.main.device.type == "cpu":
             fine = "float32"
@@ -35,13 +58,24 @@ class Oracles:
 
     def describe(self) -> dict[str, object]:
         """What was chosen, with what the finer ones have to say."""
-        notes = list(self.main.notes)
+        notes = [*self.main.notes, *dict.fromkeys(self.said)]
         for oracle in self.finer.values():
             notes.append(f"searches that need finer numbers: {oracle.choice.precision}")
             notes += [] if oracle.graphs is None else oracle.graphs.notes
         return {**self.main.describe(), "notes": notes}
 
     def packing(self, batch: int) -> Packing:
-        """The batch sizes to run: graphs want few of them, and torch compiles fewer still."""
+        """The batch sizes to run: a graph is made for each of them, and torch compiles for each, which takes longer."""
         pad = self.main.graphs is not None
         return Packing(batch, pad, parts=8) if self.main.choice.compiled else Packing(batch, pad)
+
+
+def pairs_error(oracle: Oracle, x: Tensor, step: float) -> float:
+    """How far differences of the logits in pairs are from those of the classifier in float32, relatively."""
+    x = x[:PAIRS_IMAGES].to(oracle.device)
+    chance = Rng(0, "pairs").uniform(torch.arange(len(x)), (PAIRS_SIGNS, *x.shape[1:]))
+    signs = torch.where(chance < 0.5, -1.0, 1.0).to(x)
+    ahead, behind = oracle.both_sides(x, signs, step)
+    above, below = (oracle.judge((x[:, None] + side * signs).flatten(0, 1)) for side in (step, -step))
+    exact = above - below
+    return float((ahead - behind - exact).norm() / exact.norm().clamp_min(torch.finfo(exact.dtype).tiny))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -65,6 +66,14 @@ class Sampled:
     @property
     def capturable(self) -> bool:
         return bool(getattr(self.attack, "capturable", False))
+
+    @property
+    def arrive(self) -> Any:
+        return getattr(self.attack, "arrive", None)
+
+    @property
+    def pairs_over(self) -> float | None:
+        return getattr(self.attack, "pairs_over", None)
 
     @property
     def coarsest(self) -> Format:

@@ -42,7 +42,6 @@ class SPSA:
     scale_invariant = False
     needs_features = False
     coarsest: ClassVar[Format] = "float32"  # differences over a thousandth of the pixel range
-    in_pairs = True
 
     def __post_init__(self) -> None:
         for field, value in (
@@ -55,6 +54,10 @@ class SPSA:
         for name, number in (("difference", self.difference), ("rate", self.rate)):
             if not 0 < number < float("inf"):
                 raise ValueError(f"{name} must be finite and > 0, got {number}")
+
+    @property
+    def pairs_over(self) -> float:
+        return self.difference
 
     def for_classes(self, classes: int) -> tuple[SPSA, tuple[str, ...]]:
         return self, ()

@@ -14,7 +14,7 @@ IMAGES = {"cifar10": 50_000, "cifar100": 50_000, "svhn": 73_257}
 STEP = {"at": 13.5, "trades": 17.0, "alp": 16.5, "mart": 16.6, "free": 24.0, "gat": 7.2, "rfgsm": 4.6}
 STEP |= {"gradalign": 12.8}
 MOST = max(STEP.values())
-# Seconds for 1000 images of the same network, likewise.
+# Seconds for 1000 images of the same network, likewise; SPSA-512 from the number of its queries.
 MEASURED = {ATTACK: 2.5, STANDARD: 15.0, **dict(zip(SPSA, (53.0, 98.0, 190.0), strict=True)), RAYS: 23.0}
 FIGURE_SECONDS = 60.0
 

@@ -65,7 +65,7 @@ class Choice:
     precision: str
     folded: bool
     compiled: bool
-    pairs: Pairs | None = None  # difference quotients in half precision that are as good as in float32
+    pairs: Pairs | None = None  # small differences in float16, where two passes would round them away
     notes: tuple[str, ...] = field(default=())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -13,6 +14,7 @@ from torch import Tensor
 
 Tensors = tuple[Tensor, ...]
 State = Callable[[], Sequence[Tensor]]  # tensors that a captured function changes in place
+MOST = 48  # graphs of a kind that are kept, the latest ones
 WARM_UP = 1  # lets cuDNN choose and Triton compile before anything is recorded
 
 
@@ -99,11 +101,13 @@ def move(step: Callable[..., Tensors], buffers: Tensors) -> None:
 class GraphCache:
     """Captures on demand, one graph per key and shapes; falls back to the plain call, and says why.
 
-    What a function changes in place besides returning is told by `state`: capturing leaves it as it was.
+    What a function changes in place besides returning is told by `state`: capturing leaves it as it was. A function is
+    called plainly `patience` times for each set of shapes before it is captured: some never come again.
     """
 
-    def __init__(self, device: torch.device, state: State = tuple) -> None:
-        self.state = state
+    def __init__(self, device: torch.device, state: State = tuple, *, patience: int = 0) -> None:
+        self.state, self.patience = state, patience
+        self.calls: Counter[object] = Counter()
         self.graphs: dict[object, Captured] = {}
         self.chains: dict[object, Chain | None] = {}
         self.rooms: dict[object, Tensors] = {}
@@ -125,7 +129,11 @@ class GraphCache:
             return function(*inputs)
         full_key = (key, shapes(inputs))
         if full_key not in self.graphs:
+            self.calls[full_key] += 1
+            if self.calls[full_key] <= self.patience:
+                return function(*inputs)
             try:
+                forget_oldest(self.graphs)
                 self.graphs[full_key] = Captured(function, inputs, self.pool, self.stream, self.state)
             except RuntimeError as error:
                 self.failure = f"graph capture failed, eager in its place: {first_line(error)}"
@@ -143,6 +151,7 @@ class GraphCache:
             return None
         full_key = (key, shapes(tensors))
         if full_key not in self.chains:
+            forget_oldest(self.chains)
             self.chains[full_key] = self.new_chain(step, tensors, state)
         chain = self.chains[full_key]
         if chain is not None:
@@ -173,6 +182,12 @@ class GraphCache:
             )
             self.rooms[kind] = kept
         return tuple(one[: len(tensor)] for one, tensor in zip(kept, tensors, strict=True))
+
+
+def forget_oldest(kept: dict[object, Any]) -> None:
+    """Make room for one more; whoever still holds the oldest may go on using it."""
+    while len(kept) >= MOST:
+        del kept[next(iter(kept))]
 
 
 def first_line(error: RuntimeError) -> str:
