@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 from docs_attacks import growth, parity, suites, without_gradients
 from docs_museum import annex, annex_first, check_cost, limits, museum
+from docs_objectives import objectives
 from docs_parts import RESULTS, ROOT, percent, provenance, read, table
 
 if TYPE_CHECKING:
     from scaleproof.paper.reproduction import Reproduction
 
-DOCUMENTS = ("README.md", "docs/results/README.md", "docs/lab-log.md", "docs/trust.md")
+DOCUMENTS = ("README.md", "docs/results/README.md", "docs/lab-log.md", "docs/trust.md", "docs/objectives.md")
 BLOCK = re.compile(r"(<!-- generated: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -194,6 +195,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "suites": suites,
     "without-gradients": without_gradients,
     "growth": growth,
+    "objectives": objectives,
     "training-speed": training_speed,
     "training-speed-line": training_speed_line,
     "museum": museum,
