@@ -18,6 +18,7 @@ from docs_attacks import growth, parity, suites, without_gradients
 from docs_museum import annex, annex_first, check_cost, limits, museum
 from docs_objectives import objectives
 from docs_parts import RESULTS, ROOT, percent, provenance, read, table
+from docs_training import precisions, training_speed, training_speed_line, trainings
 
 if TYPE_CHECKING:
     from scaleproof.paper.reproduction import Reproduction
@@ -99,67 +100,6 @@ def memory() -> str:
     return table(["images", "process, MB", "device, MB"], rows) + f"\n(cascade, {facts})\n"
 
 
-def trainings() -> str:
-    """Every training under docs/results, one row a set of weights."""
-    head = ["training", "weights", "epoch", "clean", "PGD-20", "CW-20", "worst", "minutes"]
-    rows, facts = [], set()
-    for path in sorted(RESULTS.rglob("training.json")):
-        folder = path.parent.relative_to(RESULTS).as_posix()
-        found = read(f"{folder}/training.json")
-        if "results" not in found:
-            continue
-        run = read(f"{folder}/run.json")
-        model, epochs = found["model"]["architecture"], len(found["history"])
-        recipe, seed, eps = found["recipe"]["name"], run["seed"], found["threat"]["eps"]
-        what = f"{model}, `{recipe}`, {epochs} epochs, eps {255 * eps:.3g}/255, seed {seed}"
-        name = f"[{found['label']}]({folder}/), {what}"
-        for kind, result in found["results"].items():
-            scores = {a["name"]: percent(a["robust"]) for a in result["evaluation"]["attacks"]}
-            worst = f"{percent(result['evaluation']['worst_case'])} of {len(scores)}"
-            clean, minutes = percent(result["evaluation"]["clean"]), f"{run['seconds'] / 60:.1f}"
-            numbers = [clean, scores.get("pgd", ""), scores.get("pgd-cw", ""), worst]
-            first = kind == "selected"
-            rows.append(
-                [name if first else "", kind, str(result["epoch"]), *numbers, minutes if first else ""]
-            )
-        count, hardware = found["test"]["count"], run["hardware"]["name"]
-        facts.add(
-            f"{found['data']['name']}, n = {count:,}, {hardware}, torch {run['versions']['torch']}, {run['commit']}"
-        )
-    return table(head, rows) + "\n(" + "; ".join(sorted(facts)) + ")\n"
-
-
-def training_speed() -> str:
-    record = read("benchmarks/training-h200.json")
-    base = {row["model"]: row for row in record["rows"] if row["contender"] == "reference"}
-    rows = [
-        [
-            f"{row['contender']}, {row['model']}",
-            f"{row['step_ms']:.2f}",
-            f"{row['epoch_seconds']:.2f}",
-            f"{base[row['model']]['epoch_seconds'] / row['epoch_seconds']:.2f}"
-            if row["model"] in base
-            else "",
-        ]
-        for row in record["rows"]
-    ]
-    facts = f"batch {record['batch']}, {record['hardware']['name']}, torch {record['versions']['torch']}"
-    head = ["PGD-10 training, 50,000 images", "ms a step", "seconds an epoch", "ratio"]
-    return table(head, rows) + f"\n({facts}, commit {record['commit']}, one run)\n"
-
-
-def training_speed_line() -> str:
-    """The same in a sentence."""
-    record = read("benchmarks/training-h200.json")
-    rows = {row["contender"]: row for row in record["rows"] if row["model"] == "resnet18"}
-    base, ours = rows["reference"]["epoch_seconds"], rows["at"]["epoch_seconds"]
-    return (
-        f"PGD-10 training of a ResNet-18 takes {ours:.1f} s for an epoch of 50,000 images, {base / ours:.1f} times as "
-        "fast as a loop in the style of\npublished code in the same run "
-        f"({record['hardware']['name']}, commit {record['commit']}; [more](docs/results/README.md#trainings)).\n"
-    )
-
-
 def paper() -> str:
     """The paper's numbers and sentences beside the run folders under docs/results/paper."""
     from scaleproof.paper.page import page
@@ -197,6 +137,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "growth": growth,
     "objectives": objectives,
     "training-speed": training_speed,
+    "precisions": precisions,
     "training-speed-line": training_speed_line,
     "museum": museum,
     "limits": limits,

@@ -1,0 +1,115 @@
+"""Generated parts on trainings: what was run, how fast, in which numbers."""
+
+from __future__ import annotations
+
+from statistics import fmean, stdev
+from typing import Any
+
+from docs_parts import RESULTS, percent, read, table
+
+
+def trainings() -> str:
+    """Every training under docs/results, one row a set of weights."""
+    head = ["training", "weights", "epoch", "clean", "PGD-20", "CW-20", "worst", "minutes"]
+    rows, facts = [], set()
+    for path in sorted(RESULTS.rglob("training.json")):
+        folder = path.parent.relative_to(RESULTS).as_posix()
+        found = read(f"{folder}/training.json")
+        if "results" not in found:
+            continue
+        run = read(f"{folder}/run.json")
+        model, epochs = found["model"]["architecture"], len(found["history"])
+        recipe, seed, eps = found["recipe"]["name"], run["seed"], found["threat"]["eps"]
+        what = f"{model}, `{recipe}`, {epochs} epochs, eps {255 * eps:.3g}/255, seed {seed}"
+        name = f"[{found['label']}]({folder}/), {what}"
+        for kind, result in found["results"].items():
+            scores = {a["name"]: percent(a["robust"]) for a in result["evaluation"]["attacks"]}
+            worst = f"{percent(result['evaluation']['worst_case'])} of {len(scores)}"
+            clean, minutes = percent(result["evaluation"]["clean"]), f"{run['seconds'] / 60:.1f}"
+            numbers = [clean, scores.get("pgd", ""), scores.get("pgd-cw", ""), worst]
+            first = kind == "selected"
+            rows.append(
+                [name if first else "", kind, str(result["epoch"]), *numbers, minutes if first else ""]
+            )
+        count, hardware = found["test"]["count"], run["hardware"]["name"]
+        facts.add(
+            f"{found['data']['name']}, n = {count:,}, {hardware}, torch {run['versions']['torch']}, {run['commit']}"
+        )
+    return table(head, rows) + "\n(" + "; ".join(sorted(facts)) + ")\n"
+
+
+def training_speed() -> str:
+    record = read("benchmarks/training-h200.json")
+    base = {row["model"]: row for row in record["rows"] if row["contender"] == "reference"}
+    rows = [
+        [
+            f"{row['contender']}, {row['model']}",
+            f"{row['step_ms']:.2f}",
+            f"{row['epoch_seconds']:.2f}",
+            f"{base[row['model']]['epoch_seconds'] / row['epoch_seconds']:.2f}"
+            if row["model"] in base
+            else "",
+        ]
+        for row in record["rows"]
+    ]
+    facts = f"batch {record['batch']}, {record['hardware']['name']}, torch {record['versions']['torch']}"
+    head = ["PGD-10 training, 50,000 images", "ms a step", "seconds an epoch", "ratio"]
+    return table(head, rows) + f"\n({facts}, commit {record['commit']}, one run)\n"
+
+
+def training_speed_line() -> str:
+    """The same in a sentence."""
+    record = read("benchmarks/training-h200.json")
+    rows = {row["contender"]: row for row in record["rows"] if row["model"] == "resnet18"}
+    base, ours = rows["reference"]["epoch_seconds"], rows["at"]["epoch_seconds"]
+    return (
+        f"PGD-10 training of a ResNet-18 takes {ours:.1f} s for an epoch of 50,000 images, {base / ours:.1f} times as "
+        "fast as a loop in the style of\npublished code in the same run "
+        f"({record['hardware']['name']}, commit {record['commit']}; [more](docs/results/README.md#trainings)).\n"
+    )
+
+
+def precisions() -> str:
+    """The same trainings in bf16 by the captured step and in float32 by the plain loop, seed by seed."""
+    found: dict[tuple[str, str], dict[int, tuple[Any, Any]]] = {}
+    for path in sorted((RESULTS / "precision").glob("*/training.json")):
+        folder = path.parent.relative_to(RESULTS).as_posix()
+        training, run = read(f"{folder}/training.json"), read(f"{folder}/run.json")
+        name = f"{training['label']}, {training['model']['architecture']}, {len(training['history'])} epochs"
+        found.setdefault((name, training["speed"]["precision"]), {})[run["seed"]] = (training, run)
+    if not found:
+        return "Not measured yet.\n"
+    rows = [
+        [name, precision, f"{len(runs)}: {', '.join(map(str, sorted(runs)))}", *means(runs)]
+        for (name, precision), runs in found.items()
+    ]
+    head = ["training", "precision", "seeds", "clean", "PGD-20", "CW-20", "SI-PGD-20", "worst", "minutes"]
+    facts = {
+        f"n = {training['test']['count']:,}, {run['hardware']['name']}, commit {run['commit']}"
+        for runs in found.values()
+        for training, run in runs.values()
+    }
+    return (
+        table(head, rows)
+        + "\n(means over seeds ± their standard deviation; "
+        + "; ".join(sorted(facts))
+        + ")\n"
+    )
+
+
+def means(runs: dict[int, tuple[Any, Any]]) -> list[str]:
+    """Clean, three attacks and the worst case of the last weights, and minutes, over seeds."""
+    columns: list[list[float]] = [[] for _ in range(6)]
+    for training, run in runs.values():
+        evaluation = training["results"]["last"]["evaluation"]
+        attacks = {attack["name"]: attack["robust"] for attack in evaluation["attacks"]}
+        shares = [evaluation["clean"], *(attacks[name] for name in ("pgd", "pgd-cw", "si-pgd"))]
+        shares.append(evaluation["worst_case"])
+        numbers = [*(100 * share["accuracy"] for share in shares), run["seconds"] / 60]
+        for column, number in zip(columns, numbers, strict=True):
+            column.append(number)
+    return [f"{fmean(column):.2f}" + spread(column) for column in columns]
+
+
+def spread(values: list[float]) -> str:
+    return f" ± {stdev(values):.2f}" if len(values) > 1 else ""
