@@ -20,8 +20,7 @@ def stem_sums(x: Tensor, rows: Tensor) -> Tensor:
 
 def pair_relu(sums: Tensor, bias: Tensor, shortcut: Tensor | None, difference: float) -> Tensor:
     exact = torch.float64
-    for tensor in (sums, sums if shortcut is None else shortcut):
-        assert tensor.is_contiguous(memory_format=torch.channels_last), "the kernel reads memory as it lies"
+    in_memory(sums, shortcut)
     middle, slope = (sums if shortcut is None else sums.to(exact) + shortcut).to(exact).chunk(2)
     ahead, behind = (
         F.relu(middle + bias.to(exact)[:, None, None] + side * difference * slope) for side in (1, -1)
@@ -40,6 +39,37 @@ def stem_backward(main: Tensor, shortcut: Tensor, activation: Tensor, rows: Tens
     flow = add_and_mask(main, shortcut, activation).float()
     shape = (len(main), 3, *main.shape[2:])
     return torch.nn.grad.conv2d_input(shape, rows.float(), flow, padding=1)
+
+
+def stem_transposed(flow: Tensor, rows: Tensor) -> Tensor:
+    in_memory(flow)
+    return torch.nn.grad.conv2d_input((len(flow), 3, *flow.shape[2:]), rows.float(), flow.float(), padding=1)
+
+
+def activated(sums: Tensor, beside: Tensor | None, scale: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    in_memory(sums, beside)
+    total = sums.float() if beside is None else sums.float() + beside.float()
+    result = F.relu(total * spread(scale) + spread(bias))
+    return (sums if beside is None else total.to(sums.dtype)), result.to(sums.dtype)
+
+
+def through_activation(
+    main: Tensor, other: Tensor | None, activation: Tensor, scale: Tensor, *, beside: bool
+) -> Tensor:
+    in_memory(main, other, activation)
+    more = torch.zeros_like(main, dtype=torch.float32)
+    if other is not None:
+        step = 1 if other.shape == main.shape else 2
+        more[:, :, ::step, ::step] += other.float()
+    flow = main.float() if beside else main.float() + more
+    flow = flow * spread(scale) * (activation > 0)
+    return (flow + more if beside else flow).to(main.dtype)
+
+
+def in_memory(*tensors: Tensor | None) -> None:
+    for tensor in tensors:
+        lies = tensor is None or tensor.is_contiguous(memory_format=torch.channels_last)
+        assert lies, "the kernels read memory as it lies: channels last"
 
 
 def spread(channels: Tensor) -> Tensor:

@@ -55,7 +55,10 @@ def spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "cudnn_convolution_add_relu", add_relu)
     monkeypatch.setitem(sys.modules, "scaleproof.speed.kernels", plain_kernels)  # type: ignore[arg-type]
     monkeypatch.setattr("scaleproof.speed.kernels", plain_kernels, raising=False)
+    monkeypatch.setitem(sys.modules, "scaleproof.speed.stem_kernels", plain_kernels)  # type: ignore[arg-type]
+    monkeypatch.setattr("scaleproof.speed.stem_kernels", plain_kernels, raising=False)
     monkeypatch.setitem(sys.modules, "scaleproof.speed.norm_kernels", plain_kernels)  # type: ignore[arg-type]
     monkeypatch.setattr("scaleproof.speed.norm_kernels", plain_kernels, raising=False)
-    monkeypatch.delitem(sys.modules, "scaleproof.speed.fused", raising=False)
+    for name in ("fused", "fused_preact", "pairs"):
+        monkeypatch.delitem(sys.modules, f"scaleproof.speed.{name}", raising=False)
     monkeypatch.delitem(sys.modules, "scaleproof.speed.training_body", raising=False)

@@ -45,7 +45,7 @@ def test_fast_gradients_agree(objective: losses.Objective, speed: Speed) -> None
     assert float(F.cosine_similarity(fast.gradient.flatten(), plain.gradient.flatten(), dim=0)) > least
 
 
-@pytest.mark.parametrize("name", ["resnet50", "preact-resnet18"])
+@pytest.mark.parametrize("name", ["resnet50", "preact-resnet18", "wrn-28-10"])
 def test_other_architectures(name: str) -> None:
     torch.manual_seed(0)
     net, x, y = Classifier(build(name).cuda().eval()), torch.rand(8, 3, 32, 32).cuda(), torch.arange(8).cuda()
@@ -85,7 +85,7 @@ def test_scaling_leaves_si_pgd_untouched() -> None:
 @pytest.mark.parametrize("size", [32, 7])
 def test_kernels_against_plain_torch(width: int, halved: bool, size: int) -> None:
     import plain_kernels
-    from scaleproof.speed import kernels
+    from scaleproof.speed import kernels, stem_kernels
 
     torch.manual_seed(0)
 
@@ -101,10 +101,10 @@ def test_kernels_against_plain_torch(width: int, halved: bool, size: int) -> Non
         return
     weight = torch.randn(width, 3, 3, 3, device="cuda").to(torch.bfloat16)
     x = torch.rand(5, 3, size, size, device="cuda")
-    rows = kernels.stem_rows(weight)
+    rows = stem_kernels.stem_rows(weight)
     exact = F.relu(F.conv2d(x.to(torch.bfloat16).double(), weight.double(), bias.double(), padding=1))
-    torch.testing.assert_close(kernels.stem_forward(x, rows, bias).double(), exact, rtol=0.01, atol=0.01)
-    found = kernels.stem_backward(main, shortcut, activation, rows)
+    torch.testing.assert_close(stem_kernels.stem_forward(x, rows, bias).double(), exact, rtol=0.01, atol=0.01)
+    found = stem_kernels.stem_backward(main, shortcut, activation, rows)
     plain = plain_kernels.stem_backward(main, shortcut, activation, weight)
     assert float(F.cosine_similarity(found.flatten(), plain.flatten(), dim=0)) > 0.9999
     torch.testing.assert_close(found, plain, rtol=0.02, atol=0.2)  # nine products, each rounded to bf16
@@ -147,7 +147,7 @@ def test_an_audit_looks_at_all_chunks_together() -> None:
 @pytest.mark.parametrize("width", [16, 64])
 def test_pairs_against_plain_torch(width: int, joins: bool) -> None:
     import plain_kernels
-    from scaleproof.speed import kernels
+    from scaleproof.speed import kernels, stem_kernels
 
     torch.manual_seed(0)
     sums, shortcut = (
@@ -162,7 +162,7 @@ def test_pairs_against_plain_torch(width: int, joins: bool) -> None:
         torch.testing.assert_close(kernels.pair_relu(*given), plain_kernels.pair_relu(*given))
     weight, x = torch.randn(width, 3, 3, 3, device="cuda").half(), torch.rand(5, 3, 9, 9, device="cuda")
     exact = F.conv2d(x.half().double(), weight.double(), padding=1)
-    found = kernels.stem_sums(x, kernels.stem_rows(weight))
+    found = stem_kernels.stem_sums(x, stem_kernels.stem_rows(weight))
     torch.testing.assert_close(found.double(), exact, rtol=2e-3, atol=2e-3)
 
 
@@ -194,3 +194,33 @@ def test_a_graph_is_made_for_what_comes_again() -> None:
     for times in range(1, 4):
         oracle.logits(x[:10])
         assert len(oracle.graphs.graphs) == (times > 1)
+
+
+@pytest.mark.parametrize("width", [16, 160])
+@pytest.mark.parametrize("size", [8, 7])
+def test_kernels_of_pre_activation_networks(width: int, size: int) -> None:
+    import plain_kernels
+    from scaleproof.speed import kernels, stem_kernels
+
+    torch.manual_seed(0)
+
+    def random(size: int) -> torch.Tensor:
+        tensor = torch.randn(3, width, size, size, device="cuda", dtype=torch.float16)
+        return tensor.contiguous(memory_format=torch.channels_last)
+
+    sums, same, half, activation = random(size), random(size), random((size + 1) // 2), random(size)
+    scale, bias = torch.randn(2, width, device="cuda")
+    close = {"rtol": 2e-3, "atol": 2e-3}
+    for beside in (None, same):
+        given = (sums, beside, scale, bias)
+        torch.testing.assert_close(kernels.activated(*given), plain_kernels.activated(*given), **close)
+    for other, flag in ((None, False), (same, True), (same, False), (half, False)):
+        found, plain = (
+            module.through_activation(sums, other, activation, scale, beside=flag)
+            for module in (kernels, plain_kernels)
+        )
+        torch.testing.assert_close(found, plain, **close)
+    weight = torch.randn(width, 3, 3, 3, device="cuda").half()
+    if width == 16:
+        found = stem_kernels.stem_transposed(sums, stem_kernels.stem_rows(weight))
+        torch.testing.assert_close(found, plain_kernels.stem_transposed(sums, weight), rtol=0.02, atol=0.1)

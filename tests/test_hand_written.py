@@ -9,21 +9,23 @@ from torch import Tensor, nn
 
 from scaleproof.data import load
 from scaleproof.models import Classifier, load_model
+from scaleproof.models.preact import PreActResNet
 from scaleproof.models.resnet import ResNet
 from speed_fixtures import NETWORKS, trained_looking
 
 
-@pytest.mark.parametrize("name", ["resnet", "bottleneck"])
+@pytest.mark.parametrize("name", ["resnet", "bottleneck", "preact"])
 @pytest.mark.parametrize("size", [16, 14])  # 14, 7, 4: odd sizes on the way
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("height", [1.0, 1e-9, 1e6])  # of the gradient that arrives
 @pytest.mark.usefixtures("spelled_out")
 def test_the_hand_written_backward(name: str, size: int, dtype: torch.dtype, height: float) -> None:
     from scaleproof.speed.fused import FusedBody
+    from scaleproof.speed.fused_preact import FusedPreAct
 
     torch.manual_seed(0)
     net = trained_looking(NETWORKS[name]())
-    body = FusedBody(net, dtype)  # type: ignore[arg-type]
+    body = FusedPreAct(net, dtype) if isinstance(net, PreActResNet) else FusedBody(net, dtype)  # type: ignore[arg-type]
     x = torch.rand(4, 3, size, size, requires_grad=True)
     fast, plain = body(x), net.features(x)
     torch.testing.assert_close(fast, plain, rtol=0.05, atol=0.05)

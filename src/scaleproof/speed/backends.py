@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +20,6 @@ from scaleproof.models.output import Output
 from scaleproof.models.resnet import ResNet
 from scaleproof.speed.fold import OwnNetwork, can_fold, fold
 from scaleproof.speed.precision import has_fast_bf16
-
-if TYPE_CHECKING:  # needs Triton
-    from scaleproof.speed.fused import FusedBody
 
 Precision = Literal["auto", "float32", "tf32", "fp16", "bf16"]
 Backend = Callable[[Tensor, bool], Output]
@@ -86,7 +83,7 @@ def choose(classifier: Classifier, device: torch.device, speed: Speed) -> Choice
             precision="fp16" if half == torch.float16 else "bf16",
             folded=True,
             compiled=False,
-            pairs=Paired(classifier, backend),
+            pairs=Paired(classifier, backend) if isinstance(classifier.net, ResNet) else None,
             notes=("cuDNN's fused convolutions",),
         )
     body: Callable[[Tensor], Tensor] = FoldedBody(
@@ -115,13 +112,18 @@ def plain_choice(classifier: Classifier, device: torch.device, bf16: bool, speed
     return Choice(backend=backend, precision=precision, folded=False, compiled=False, notes=notes)
 
 
-def fused_body(net: OwnNetwork, device: torch.device, dtype: torch.dtype) -> FusedBody | None:
+def fused_body(
+    net: OwnNetwork, device: torch.device, dtype: torch.dtype
+) -> Callable[[Tensor], Tensor] | None:
     """The hand-written CUDA body, where it applies."""
-    if device.type != "cuda" or not isinstance(net, ResNet) or find_spec("triton") is None:
+    if device.type != "cuda" or find_spec("triton") is None:
         return None
     from scaleproof.speed.fused import STEM_WIDTHS, FusedBody
+    from scaleproof.speed.fused_preact import FusedPreAct
 
-    return FusedBody(net, dtype) if net.conv1.out_channels in STEM_WIDTHS else None
+    if net.conv1.out_channels not in STEM_WIDTHS:
+        return None
+    return FusedBody(net, dtype) if isinstance(net, ResNet) else FusedPreAct(net, dtype)
 
 
 def training_body(net: OwnNetwork, device: torch.device, *, twice: bool) -> Callable[[Tensor], Tensor] | None:

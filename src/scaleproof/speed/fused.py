@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from scaleproof.models.preact import PreActResNet
 from scaleproof.models.resnet import BasicBlock, Bottleneck, ResNet
-from scaleproof.speed import kernels
+from scaleproof.speed import kernels, stem_kernels
 
 ROW_PEAK = 64.0  # of a row's gradient in the features, in float16: far from both ends of its range
 STEM_WIDTHS = (16, 32, 64, 128)  # what the stem's kernels take
@@ -101,19 +102,23 @@ def channels_last(tensor: Tensor) -> Tensor:
     return tensor.detach().contiguous(memory_format=torch.channels_last)
 
 
-def folded(net: ResNet, dtype: torch.dtype) -> dict[str, Convolution]:
-    """Every convolution joined with the BatchNorm behind it, by name; in training this runs each step: few kernels."""
-    names = [name for name, _ in net.foldable()]
-    convolutions = [net.get_submodule(name) for name in names]
-    norms: list[Any] = [net.get_submodule(name) for _, name in net.foldable()]
+def affine(norms: Sequence[Any]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """What each BatchNorm does in eval mode, as a scale and a bias a channel; in training this runs each step."""
     with torch.no_grad():
         deviations = torch._foreach_sqrt([norm.running_var + norm.eps for norm in norms])
         scales = torch._foreach_div([norm.weight.detach() for norm in norms], deviations)
         shifts = torch._foreach_mul([norm.running_mean for norm in norms], scales)
-        biases = torch._foreach_sub([norm.bias.detach() for norm in norms], shifts)
+        return scales, torch._foreach_sub([norm.bias.detach() for norm in norms], shifts)
+
+
+def folded(net: ResNet | PreActResNet, dtype: torch.dtype) -> dict[str, Convolution]:
+    """Every convolution joined with the BatchNorm behind it, by name."""
+    names = [name for name, _ in net.foldable()]
+    scales, biases = affine([net.get_submodule(name) for _, name in net.foldable()])
+    with torch.no_grad():
         return {
-            name: scaled(convolution, scale, bias, dtype)
-            for name, convolution, scale, bias in zip(names, convolutions, scales, biases, strict=True)
+            name: scaled(net.get_submodule(name), scale, bias, dtype)
+            for name, scale, bias in zip(names, scales, biases, strict=True)
         }
 
 
@@ -145,6 +150,16 @@ def frozen_block(block: nn.Module, path: str, layers: dict[str, Convolution]) ->
     return Block((*inner, rounded(own[-1], shortcut.bias)), projection)
 
 
+class TwoPasses(Protocol):
+    """A body with both passes written out."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Features in float32, and every tensor that the way back needs."""
+
+    def backward(self, gradient: Tensor, activations: list[Tensor]) -> Tensor:
+        """The gradient in the images, given that in the features."""
+
+
 class FusedBody:
     """Images to features through a ResNet in eval mode, folded as it is taken in; differentiable in the images."""
 
@@ -152,7 +167,7 @@ class FusedBody:
         layers = folded(net, dtype)
         self.dtype = dtype
         stem = rounded(layers["conv1"])
-        self.stem_rows, self.stem_bias = kernels.stem_rows(stem.weight), stem.bias
+        self.stem_rows, self.stem_bias = stem_kernels.stem_rows(stem.weight), stem.bias
         self.blocks = tuple(
             frozen_block(block, f"blocks.{name}", layers) for name, block in net.blocks.named_children()
         )
@@ -163,34 +178,40 @@ class FusedBody:
 
     def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Features in float32, and every activation from the stem's on."""
-        activations = [kernels.stem_forward(x, self.stem_rows, self.stem_bias)]
+        activations = [stem_kernels.stem_forward(x, self.stem_rows, self.stem_bias)]
         for block in self.blocks:
             activations += block.forward(activations[-1])
         return activations[-1].mean((2, 3), dtype=torch.float32), activations
 
     def backward(self, gradient: Tensor, activations: list[Tensor]) -> Tensor:
         """The gradient in the images, given that in the features."""
-        last, peak = activations[-1], None
-        if self.dtype == torch.float16:
-            peak = gradient.abs().amax(1, keepdim=True) / ROW_PEAK
-            peak = torch.where(peak > 0, peak, 1.0)
-            gradient = gradient / peak
-        spread = (gradient / last[0, 0].numel()).to(self.dtype)[:, :, None, None].expand_as(last)
-        flow, end = mask(spread.contiguous(memory_format=torch.channels_last), last), len(activations)
+        flow, peak = spread_out(gradient, activations[-1])
+        flow, end = mask(flow, activations[-1]), len(activations)
         for block in reversed(self.blocks):
             first = end - len(block.convolutions) - 1
             main, shortcut = block.backward(flow, activations[first:end])
             if first > 0:
                 flow, end = kernels.add_and_mask(main, shortcut, activations[first]), first + 1
-        result = kernels.stem_backward(main, shortcut, activations[0], self.stem_rows)
-        return result if peak is None else result * peak[:, :, None, None]
+        result = stem_kernels.stem_backward(main, shortcut, activations[0], self.stem_rows)
+        return result if peak is None else result * peak
+
+
+def spread_out(gradient: Tensor, last: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The gradient in the last activation, given that in its mean; and what each row was divided by, in float16."""
+    peak = None
+    if last.dtype == torch.float16:
+        peak = gradient.abs().amax(1, keepdim=True) / ROW_PEAK
+        peak = torch.where(peak > 0, peak, 1.0)
+        gradient = gradient / peak
+    spread = (gradient / last[0, 0].numel()).to(last.dtype)[:, :, None, None].expand_as(last)
+    return channels_last(spread), None if peak is None else peak[:, :, None, None]
 
 
 class Body(torch.autograd.Function):
     """Ties the two passes together for autograd."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, body: FusedBody) -> Tensor:
+    def forward(ctx: Any, x: Tensor, body: TwoPasses) -> Tensor:
         features, activations = body.forward(x)
         ctx.body = body
         ctx.save_for_backward(*activations)

@@ -1,7 +1,6 @@
-"""Triton kernels for what cuDNN does badly or not at all in the backward pass of a ResNet.
+"""Triton kernels for what happens pixel by pixel between the convolutions of a network, and in a step of PGD.
 
-Activations are bf16 or float16, channels last; images are float32, channels first, three channels. The stem is a 3x3
-convolution of stride 1 with one pixel of padding; its taps are laid out as rows k = 3 (3 i + j) + channel, 27 of 32.
+Activations are bf16 or float16, channels last.
 """
 
 from __future__ import annotations
@@ -11,10 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-TAPS = 27
-ROWS = 32  # the taps, padded to what a matrix product of tensor cores takes
-PIXELS = 128  # a block of the stem kernels
-ELEMENTS = 2048  # a block of the pointwise kernel
+ELEMENTS = 2048  # a block
 
 
 def add_and_mask(main: Tensor, shortcut: Tensor, activation: Tensor) -> Tensor:
@@ -49,50 +45,6 @@ def box_step(current: Tensor, gradient: Tensor, clean: Tensor, stride: float, ep
     return result
 
 
-def stem_rows(weight: Tensor) -> Tensor:
-    """The stem's weight (N, 3, 3, 3) as rows (32, N), one a tap."""
-    rows = weight.permute(2, 3, 1, 0).reshape(TAPS, -1)
-    return torch.nn.functional.pad(rows, (0, 0, 0, ROWS - TAPS)).contiguous()
-
-
-def stem_forward(x: Tensor, rows: Tensor, bias: Tensor) -> Tensor:
-    """ReLU of the stem's convolution: images (B, 3, H, W) to activations (B, N, H, W), channels last."""
-    return stem(x, rows, bias, activates=True)
-
-
-def stem_sums(x: Tensor, rows: Tensor) -> Tensor:
-    """The stem's convolution alone, without bias and ReLU."""
-    return stem(x, rows, rows, activates=False)
-
-
-def stem(x: Tensor, rows: Tensor, bias: Tensor, *, activates: bool) -> Tensor:
-    batch, _, height, width = x.shape
-    outputs = rows.shape[1]
-    result = torch.empty(
-        (batch, outputs, height, width),
-        dtype=rows.dtype,
-        device=x.device,
-        memory_format=torch.channels_last,
-    )
-    count = batch * height * width
-    stem_forward_kernel[(triton.cdiv(count, PIXELS),)](
-        x.contiguous(), rows, bias, result, count, height, width, outputs, PIXELS, activates
-    )
-    return result
-
-
-def stem_backward(first: Tensor, second: Tensor, activation: Tensor, rows: Tensor) -> Tensor:
-    """The gradient in the images, given the two gradients that meet behind the stem's ReLU: float32 (B, 3, H, W)."""
-    batch, channels, height, width = first.shape
-    count = batch * height * width
-    products = torch.empty((TAPS, count), dtype=rows.dtype, device=first.device)
-    grid = (triton.cdiv(count, PIXELS),)
-    stem_products_kernel[grid](first, second, activation, rows, products, count, channels, PIXELS)
-    result = torch.empty((batch, 3, height, width), dtype=torch.float32, device=first.device)
-    stem_gather_kernel[(triton.cdiv(count, ELEMENTS), 3)](products, result, count, height, width, ELEMENTS)
-    return result
-
-
 def pair_relu(sums: Tensor, bias: Tensor, shortcut: Tensor | None, difference: float) -> Tensor:
     """ReLU of middle + h slope and of middle - h slope, as a middle and a slope again.
 
@@ -109,6 +61,54 @@ def pair_relu(sums: Tensor, bias: Tensor, shortcut: Tensor | None, difference: f
         count,
         sums.shape[1],
         joins,
+        ELEMENTS,
+    )
+    return result
+
+
+def activated(sums: Tensor, beside: Tensor | None, scale: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """The stream of a pre-activation network after a block, and ReLU(scale stream + bias), channel by channel."""
+    joins = beside is not None
+    stream, result = torch.empty_like(sums) if joins else sums, torch.empty_like(sums)
+    activated_kernel[(triton.cdiv(sums.numel(), ELEMENTS),)](
+        sums,
+        beside if joins else sums,
+        scale,
+        bias,
+        stream,
+        result,
+        sums.numel(),
+        sums.shape[1],
+        joins,
+        ELEMENTS,
+    )
+    return stream, result
+
+
+def through_activation(
+    main: Tensor, other: Tensor | None, activation: Tensor, scale: Tensor, *, beside: bool
+) -> Tensor:
+    """The gradient before ReLU(scale x + bias), given that behind it: scale main where the activation is positive.
+
+    `other` comes on top: beside the activation (the stream's own gradient), or behind it together with main (that of a
+    projection, which at stride 2 comes at half the size and belongs to the even rows and columns).
+    """
+    result = torch.empty_like(main)
+    _, channels, height, width = main.shape
+    there = other is not None
+    through_activation_kernel[(triton.cdiv(main.numel(), ELEMENTS),)](
+        main,
+        other if there else main,
+        activation,
+        scale,
+        result,
+        main.numel(),
+        channels,
+        height,
+        width,
+        there,
+        beside,
+        other is not None and other.shape != main.shape,
         ELEMENTS,
     )
     return result
@@ -184,61 +184,63 @@ def add_and_mask_kernel(
 
 
 @triton.jit
-def stem_forward_kernel(
-    x,
-    rows,
+def activated_kernel(
+    sums,
+    beside,
+    scale,
     bias,
+    stream,
     result,
     count,
-    height,
-    width,
-    outputs: tl.constexpr,
+    channels: tl.constexpr,
+    joins: tl.constexpr,
     block: tl.constexpr,
-    activates: tl.constexpr,
 ):
-    pixel = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    column, row, image = pixel % width, (pixel // width) % height, pixel // (width * height)
-    k = tl.arange(0, 32)
-    up, left, channel = (k // 9) - 1, (k // 3) % 3 - 1, k % 3
-    y, z = row[None, :] + up[:, None], column[None, :] + left[:, None]
-    inside = (y >= 0) & (y < height) & (z >= 0) & (z < width) & (k < 27)[:, None] & (pixel < count)[None, :]
-    where = ((image * 3)[None, :] + channel[:, None]) * height * width + y * width + z
-    patches = tl.load(x + where, inside, other=0.0).to(rows.dtype.element_ty)  # (32, block)
-    n = tl.arange(0, outputs)
-    weight = tl.load(rows + k[None, :] * outputs + n[:, None])  # (outputs, 32)
-    total = tl.dot(weight, patches)
-    if activates:
-        total = tl.maximum(total + tl.load(bias + n).to(tl.float32)[:, None], 0.0)
-    value = tl.trans(total.to(result.dtype.element_ty))  # (block, outputs)
-    tl.store(result + pixel[:, None] * outputs + n[None, :], value, (pixel < count)[:, None])
+    offsets = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    inside = offsets < count
+    value = tl.load(sums + offsets, inside).to(tl.float32)
+    if joins:
+        value += tl.load(beside + offsets, inside).to(tl.float32)
+        tl.store(stream + offsets, value.to(stream.dtype.element_ty), inside)
+    channel = offsets % channels
+    value = tl.maximum(value * tl.load(scale + channel) + tl.load(bias + channel), 0.0)
+    tl.store(result + offsets, value.to(result.dtype.element_ty), inside)
 
 
 @triton.jit
-def stem_products_kernel(
-    first, second, activation, rows, products, count, channels: tl.constexpr, block: tl.constexpr
+def through_activation_kernel(
+    main,
+    other,
+    activation,
+    scale,
+    result,
+    count,
+    channels: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    there: tl.constexpr,
+    beside: tl.constexpr,
+    halved: tl.constexpr,
+    block: tl.constexpr,
 ):
-    pixel = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    n, k = tl.arange(0, channels), tl.arange(0, 32)
-    where, inside = pixel[:, None] * channels + n[None, :], (pixel < count)[:, None]
-    total = tl.load(first + where, inside).to(tl.float32) + tl.load(second + where, inside).to(tl.float32)
-    positive = (tl.load(activation + where, inside).to(tl.float32) > 0) & inside
-    flow = tl.where(positive, total, 0.0).to(rows.dtype.element_ty)  # (block, channels)
-    weight = tl.load(rows + k[None, :] * channels + n[:, None])  # (channels, 32)
-    value = tl.trans(tl.dot(flow, weight)).to(products.dtype.element_ty)  # (32, block)
-    stored = (k < 27)[:, None] & (pixel < count)[None, :]
-    tl.store(products + k.to(tl.int64)[:, None] * count + pixel[None, :], value, stored)
-
-
-@triton.jit
-def stem_gather_kernel(products, result, count, height, width, block: tl.constexpr):
-    pixel = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    channel = tl.program_id(1).to(tl.int64)
-    column, row, image = pixel % width, (pixel // width) % height, pixel // (width * height)
-    total = tl.zeros((block,), dtype=tl.float32)
-    for tap in tl.static_range(9):
-        y, z = row - (tap // 3 - 1), column - (tap % 3 - 1)
-        inside = (pixel < count) & (y >= 0) & (y < height) & (z >= 0) & (z < width)
-        source = (image * height + y) * width + z
-        total += tl.load(products + (3 * tap + channel) * count + source, inside, other=0.0).to(tl.float32)
-    target = ((image * 3 + channel) * height + row) * width + column
-    tl.store(result + target, total, pixel < count)
+    offsets = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    inside = offsets < count
+    channel = offsets % channels
+    flow = tl.load(main + offsets, inside).to(tl.float32)
+    more = tl.zeros((block,), dtype=tl.float32)
+    if there:
+        source, used = offsets, inside
+        if halved:
+            pixel = offsets // channels
+            column, row, image = pixel % width, (pixel // width) % height, pixel // (width * height)
+            half_row = image * ((height + 1) // 2) + row // 2
+            source = (half_row * ((width + 1) // 2) + column // 2) * channels + channel
+            used = inside & (row % 2 == 0) & (column % 2 == 0)
+        more = tl.load(other + source, used, other=0.0).to(tl.float32)
+    if not beside:
+        flow += more
+    positive = tl.load(activation + offsets, inside).to(tl.float32) > 0
+    flow = tl.where(positive, flow * tl.load(scale + channel), 0.0)
+    if beside:
+        flow += more
+    tl.store(result + offsets, flow.to(result.dtype.element_ty), inside)

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from scaleproof.speed import kernels
+from scaleproof.speed import kernels, stem_kernels
 from scaleproof.speed.fused import Block, Convolution, FusedBody, channels_last
 
 
@@ -28,7 +28,7 @@ class PairedBody:
         """Features (B S, D) at x + h v and at x - h v, for images (B, ...) and S directions of each (B, S, ...)."""
         rows, body = directions.flatten(0, 1), self.body
         middles, slopes = (
-            kernels.stem_sums(images, body.stem_rows).permute(0, 2, 3, 1) for images in (x, rows)
+            stem_kernels.stem_sums(images, body.stem_rows).permute(0, 2, 3, 1) for images in (x, rows)
         )
         sums = torch.cat([middles.repeat_interleave(directions.shape[1], 0), slopes]).permute(0, 3, 1, 2)
         pair = kernels.pair_relu(channels_last(sums), body.stem_bias, None, difference)
