@@ -118,6 +118,11 @@ def test_the_list_and_the_plan_compute_nothing(tmp_path: Path) -> None:
     )
     assert "Plan: 8 models" in planned.output
     assert "minutes on one H200" in planned.output
+    assert "standard" in planned.output
+    several = ("cifar10/resnet18/at, cifar10/resnet18/alp*", "--train-only", "--dry-run")
+    planned = reproduce("table-multi-step", "--models", *several, "--out", tmp_path / "root")
+    assert "Plan: 3 models" in planned.output
+    assert "standard" not in planned.output
     assert not (tmp_path / "root").exists()
 
 

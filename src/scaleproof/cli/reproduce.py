@@ -32,7 +32,10 @@ List = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")]
 Size = Annotated[str, typer.Option(help="full, or small: a smoke test on a CPU in minutes.")]
-Models = Annotated[str, typer.Option(help="Of the tables, only models like this: 'cifar10/resnet18/*'.")]
+Models = Annotated[
+    str, typer.Option(help="Of the tables, only models like these: 'cifar10/resnet18/*', commas between.")
+]
+TrainOnly = Annotated[bool, typer.Option("--train-only", help="Leave attacks and figures for another time.")]
 Seeds = Annotated[str, typer.Option(help="Seeds, with commas between.")]
 Epochs = Annotated[int | None, typer.Option(help="In place of each recipe's own; such numbers are marked.")]
 Recipe = Annotated[str | None, typer.Option(help="In place of the reading's recipe.")]
@@ -56,6 +59,7 @@ def command(
     dry_run: DryRun = False,
     scale: Size = "full",
     models: Models = "*",
+    train_only: TrainOnly = False,
     seeds: Seeds = "0",
     epochs: Epochs = None,
     recipe: Recipe = None,
@@ -84,6 +88,7 @@ def command(
         show_tables(console, choice, size, place)
         return
     chains = choice.chains(size, place, options.whole_numbers(seeds, "seeds"))
+    chains = tuple(chain.training_alone() for chain in chains) if train_only else chains
     show_plan(console, chains, size, place)
     if dry_run:
         return

@@ -65,6 +65,9 @@ class Chain:
         """What is left to do."""
         return tuple(step for step in self.steps if step.state != DONE)
 
+    def training_alone(self) -> Chain:
+        return replace(self, steps=tuple(step for step in self.steps if step.kind == TRAIN))
+
     @property
     def lost_weights(self) -> bool:
         """Whether something is left to measure on a network whose weights were not kept."""

@@ -19,7 +19,7 @@ TABLE = "table-"
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """A choice: the tables and figures asked for, and models by a pattern."""
+    """A choice: the tables and figures asked for, and models by patterns with commas between."""
 
     tables: tuple[Table, ...]
     figures: tuple[Figure, ...] = ()
@@ -35,7 +35,10 @@ class Wanted:
         for experiment in experiments():
             if experiment.model in shown:
                 found.setdefault(experiment.model, experiment)
-        return tuple(one for one in found.values() if fnmatch(one.model, self.models))
+        patterns = [pattern.strip() for pattern in self.models.split(",")]
+        return tuple(
+            one for one in found.values() if any(fnmatch(one.model, pattern) for pattern in patterns)
+        )
 
     def kinds(self, experiment: Experiment) -> tuple[str, ...]:
         """Which evaluations of a model the tables need, and which figures it is in."""
