@@ -35,6 +35,25 @@ def parity_row(row: dict[str, Any]) -> list[str]:
     return [row["stage"], *shares, f"{ours['seconds']:.1f} / {theirs['seconds']:.1f}", *costs]
 
 
+def autoattack_line() -> str:
+    """The same in a few sentences."""
+    record = read("benchmarks/parity-h200.json")
+    seconds = {
+        name: {who: sum(row[who]["seconds"] for row in rows) for who in ("ours", "theirs")}
+        for name, rows in record["rows"].items()
+    }
+    same = min(row["agreement"] for rows in record["rows"].values() for row in rows)
+    exact, fast = seconds["tf32"], seconds["bf16"]
+    evaluation, run = both("fast")
+    where = "docs/results/README.md#autoattack-beside-the-published-implementation"
+    return (
+        f"AutoAttack on {record['images']:,} images of a robust ResNet-18: the published implementation takes "
+        f"{exact['theirs']:.0f} s, `standard` {exact['ours']:.0f} s, `standard-bf16` {fast['ours']:.0f} s,\n"
+        f"with the same verdict after every stage on at least {same:.1f}% of the images. On all "
+        f"{evaluation['clean']['count']:,}, `fast` takes {run['seconds']:.0f} s ([more]({where})).\n"
+    )
+
+
 def suites() -> str:
     """`fast` and `standard-bf16` on the same images of the same network."""
     rows, facts = [], []

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from docs_attacks import growth, parity, suites, without_gradients
+from docs_attacks import autoattack_line, growth, parity, suites, without_gradients
 from docs_museum import annex, annex_first, check_cost, limits, museum
 from docs_objectives import objectives
 from docs_parts import RESULTS, ROOT, percent, provenance, read, table
@@ -138,7 +138,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "objectives": objectives,
     "training-speed": training_speed,
     "precisions": precisions,
-    "training-speed-line": training_speed_line,
+    "speed-lines": lambda: autoattack_line() + training_speed_line(),
     "museum": museum,
     "limits": limits,
     "check-cost": check_cost,
