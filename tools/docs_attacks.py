@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from docs_parts import RESULTS, percent, provenance, read, table
 
 ROBUST = "robust-resnet18"  # run folders of one adversarially trained network
@@ -67,6 +68,24 @@ def suites() -> str:
         facts += [found["meaning"] for found in evaluation["findings"] if found["name"] == "audit"]
     head = ["suite", "robust, %", "seconds", "forwards", "backwards"]
     return table(head, rows) + "\n" + "\n\n".join(f"{fact}." for fact in facts) + "\n"
+
+
+def near_misses() -> str:
+    """How near to the boundary the two short PGDs had brought those images that targeted APGD then broke."""
+    with np.load(RESULTS / ROBUST / "fast" / "verdicts.npz") as arrays:
+        rows = arrays["attacked__apgd-t"][0].nonzero()[0]
+        margins = np.maximum(arrays["margin__pgd-pm"][0], arrays["margin__pgd-std"][0])[rows]
+        broken = arrays["broken__apgd-t"].any(0)[rows]
+        by_target = arrays["broken__apgd-t"].sum(1)
+    ranks = np.flatnonzero(broken[np.argsort(-margins)])
+    evaluation, run = both("fast")
+    targets, facts = ", ".join(map(str, by_target)), provenance(run, evaluation["clean"]["count"])
+    return (
+        f"Targeted APGD broke {broken.sum()} of the {len(rows):,} images that PGD on probability margins and on "
+        f"standardised logits had left (by target, likeliest class first: {targets}).\n"
+        f"All of them were among the {ranks.max() + 1:,} whose margin those two had brought nearest to zero, half of "
+        f"them among the {int(np.median(ranks)) + 1}\n([fast](results/{ROBUST}/fast/), {facts}).\n"
+    )
 
 
 def without_gradients() -> str:

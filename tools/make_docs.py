@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from docs_attacks import autoattack_line, growth, parity, suites, without_gradients
+from docs_attacks import autoattack_line, growth, near_misses, parity, suites, without_gradients
 from docs_museum import annex, annex_first, check_cost, limits, museum
 from docs_objectives import objectives
 from docs_parts import RESULTS, ROOT, percent, provenance, read, table
@@ -133,6 +133,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "trainings": trainings,
     "parity": parity,
     "suites": suites,
+    "near-misses": near_misses,
     "without-gradients": without_gradients,
     "growth": growth,
     "objectives": objectives,
