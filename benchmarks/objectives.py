@@ -23,7 +23,12 @@ from numpy.typing import NDArray
 
 from scaleproof import PGD, Classifier, Dataset, Threat, evaluate, load, load_model, suite
 from scaleproof.attacks.suites import OBJECTIVES
-from scaleproof.losses import Objective, cosine_cross_entropy, standardised_cross_entropy
+from scaleproof.losses import (
+    Objective,
+    cosine_cross_entropy,
+    standardised_cross_entropy,
+    standardised_margin,
+)
 from scaleproof.provenance import provenance
 from scaleproof.statistics import Z95
 
@@ -35,6 +40,7 @@ FLOOR = "pgd-pm,pgd-std,apgd-t"
 TEMPERATURES: Mapping[str, Objective] = {
     **{f"cosine x{scale}": cosine_cross_entropy(scale) for scale in (5, 45)},
     **{f"standardised x{scale}": standardised_cross_entropy(scale) for scale in (1, 2, 8, 16)},
+    **{f"standardised margin x{scale}": standardised_margin(scale) for scale in (1, 2, 4, 8)},
 }
 
 Scores = NDArray[np.float64]  # (images,) the share of the starts that an image withstands

@@ -21,6 +21,7 @@ ALL = [
     losses.cosine_cross_entropy(),
     losses.cosine_cross_entropy(5),
     losses.standardised_cross_entropy(),
+    losses.standardised_margin(),
 ]
 INVARIANT = [objective for objective in ALL if objective.scale_invariant]
 
@@ -47,6 +48,8 @@ def test_hand_worked() -> None:
     standard = [4 * (value - mean) / spread for value in (2, 1, -1)]
     expected = -standard[1] + math.log(sum(math.exp(value) for value in standard))
     assert float(losses.standardised_cross_entropy(4)(out, y)) == pytest.approx(expected, rel=1e-6)
+    chances = [math.exp(value) / sum(math.exp(value) for value in standard) for value in standard]
+    assert float(losses.standardised_margin(4)(out, y)) == pytest.approx(chances[0] - chances[1], rel=1e-5)
 
 
 def test_hand_worked_cosine() -> None:
@@ -131,6 +134,7 @@ def test_half_precision_is_lifted_before_use() -> None:
     [
         (losses.dlr, 2, "cw_margin"),
         (losses.standardised_cross_entropy(), 2, "cw_margin"),
+        (losses.standardised_margin(), 2, "cw_margin"),
         (targeted(losses.dlr), 3, "targeted(cw_margin)"),
     ],
 )

@@ -9,6 +9,7 @@ An objective is a score (what the classes are compared by) and a form (how the t
     cosine_cross_entropy(scale)    scale x cosines                 cross entropy    yes (SI-PGD)
     probability_margin             softmax of the logits           margin           no
     standardised_cross_entropy     scale x standardised logits     cross entropy    yes, and needs no head
+    standardised_margin(scale)     softmax of the line above       margin           yes, and needs no head
 
 `targeted(objective)` pulls towards a class: its labels are (B, 2), the true class and the target.
 """
@@ -91,6 +92,16 @@ class StandardisedLogits:
         return self.scale * centred / variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
 
 
+@dataclass(frozen=True)
+class StandardisedProbabilities:
+    """What a softmax makes of standardised logits."""
+
+    scale: float
+
+    def __call__(self, output: Output) -> Tensor:
+        return StandardisedLogits(self.scale)(output).softmax(1)
+
+
 # Forms: the true class against the rest.
 
 
@@ -167,6 +178,17 @@ def standardised_cross_entropy(scale: float = 4.0) -> Objective:
         f"standardised_cross_entropy({scale:g})",
         StandardisedLogits(positive(scale)),
         negative_log_likelihood,
+        classes=3,
+        scale_invariant=True,
+    )
+
+
+def standardised_margin(scale: float = 4.0) -> Objective:
+    """The margin of probabilities, of standardised logits: the scale of the model's logits is taken out of it."""
+    return Objective(
+        f"standardised_margin({scale:g})",
+        StandardisedProbabilities(positive(scale)),
+        margin,
         classes=3,
         scale_invariant=True,
     )
