@@ -39,6 +39,7 @@ def test_good_pairs_are_used_and_counted() -> None:
     oracles.look([PGD(), ATTACK], x)
     assert oracles.suited(ATTACK) is oracles.main
     assert oracles.suited(Sampled(ATTACK)) is oracles.main
+    assert oracles.suited(replace(ATTACK, difference=0.5)) is not oracles.main, "nobody looked at that step"
     assert KEPT in oracles.describe()["notes"]  # type: ignore[operator]
     before = oracles.main.cost.forwards
     ahead, behind = oracles.main.both_sides(x, torch.ones(8, 5, *x.shape[1:]), 1e-3)

@@ -47,11 +47,14 @@ def autoattack_line() -> str:
     exact, fast = seconds["tf32"], seconds["bf16"]
     evaluation, run = both("fast")
     where = "docs/results/README.md#autoattack-beside-the-published-implementation"
+    place = (
+        f"{record['hardware']['name']}, commits {record['commit']} and {run['commit']}, seed {run['seed']}"
+    )
     return (
         f"AutoAttack on {record['images']:,} images of a robust ResNet-18: the published implementation takes "
         f"{exact['theirs']:.0f} s, `standard` {exact['ours']:.0f} s, `standard-bf16` {fast['ours']:.0f} s,\n"
         f"with the same verdict after every stage on at least {same:.1f}% of the images. On all "
-        f"{evaluation['clean']['count']:,}, `fast` takes {run['seconds']:.0f} s ([more]({where})).\n"
+        f"{evaluation['clean']['count']:,}, `fast` takes {run['seconds']:.0f} s ({place}; [more]({where})).\n"
     )
 
 

@@ -114,7 +114,7 @@ class Run:
         look = first_look(self.oracle, self.images, self.features)
         self.oracles.look(self.attacks, self.batch(np.arange(min(FIRST_LOOK, len(self.images))))[0])
         settings: list[object] = [self.mode, self.seed, len(self.images), self.batch_size]
-        settings += ["differences in pairs"] if self.oracles.paired else []
+        settings += ["differences in pairs"] if any(self.oracles.paired.values()) else []
         mark = fingerprint(self.oracle, self.attacks, settings, look)
         clean = self.clean_pass(mark)
         if group.size > 1:  # what one of them stored holds for all

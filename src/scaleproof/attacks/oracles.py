@@ -25,26 +25,30 @@ class Oracles:
     def __init__(self, main: Oracle) -> None:
         self.main = main
         self.finer: dict[Format, Oracle] = {}
-        self.paired = False  # whether differences come in pairs from the main one
+        self.paired: dict[
+            float, bool
+        ] = {}  # whether differences over such a step come in pairs from the main one
         self.said: list[str] = []
 
     def look(self, attacks: Iterable[Attack], x: Tensor) -> None:
         """Choose for these attacks, after a look at how well pairs do on some images of this network."""
         for attack in attacks:
             step = getattr(attack, "pairs_over", None)
-            if step is not None and self.main.choice.pairs is not None and self.main.draws == 1:
+            possible = self.main.choice.pairs is not None and self.main.draws == 1
+            if step is not None and step not in self.paired and possible:
                 error = pairs_error(self.main, x, step)
-                self.paired = error <= PAIRS_ERROR  # not where it is NaN: float16 ends at 65504
+                self.paired[step] = error <= PAIRS_ERROR  # not where it is NaN: float16 ends at 65504
                 self.said.append(
                     "differences in fp16, held apart from their middle"
-                    if self.paired
+                    if self.paired[step]
                     else f"differences in fp16 are {100 * error:.0f}% off here: float32 in their place"
                 )
             self.suited(attack)
 
     def suited(self, attack: Attack) -> Oracle:
         fine = attack.coarsest
-        if self.paired and getattr(attack, "pairs_over", None) is not None:
+        step = getattr(attack, "pairs_over", None)
+        if step is not None and self.paired.get(step, False):
             return self.main
         if fine in ("fp16", "tf32") and self.main.device.type == "cpu":
             fine = "float32"

@@ -155,6 +155,16 @@ def box_step_kernel(current, gradient, clean, result, stride, eps, count, block:
 
 
 @triton.jit
+def at_half_size(offsets, inside, channels: tl.constexpr, height: tl.constexpr, width: tl.constexpr):
+    """Where each element lies in a tensor of half the size, and whether it is there: even rows and columns are."""
+    channel, pixel = offsets % channels, offsets // channels
+    column, row, image = pixel % width, (pixel // width) % height, pixel // (width * height)
+    half_row = image * ((height + 1) // 2) + row // 2
+    source = (half_row * ((width + 1) // 2) + column // 2) * channels + channel
+    return source, inside & (row % 2 == 0) & (column % 2 == 0)
+
+
+@triton.jit
 def add_and_mask_kernel(
     main,
     shortcut,
@@ -171,11 +181,7 @@ def add_and_mask_kernel(
     inside = offsets < count
     source, there = offsets, inside
     if halved:
-        channel, pixel = offsets % channels, offsets // channels
-        column, row, image = pixel % width, (pixel // width) % height, pixel // (width * height)
-        half_row = image * ((height + 1) // 2) + row // 2
-        source = (half_row * ((width + 1) // 2) + column // 2) * channels + channel
-        there = inside & (row % 2 == 0) & (column % 2 == 0)
+        source, there = at_half_size(offsets, inside, channels, height, width)
     total = tl.load(main + offsets, inside).to(tl.float32) + tl.load(shortcut + source, there, other=0.0).to(
         tl.float32
     )
@@ -231,11 +237,7 @@ def through_activation_kernel(
     if there:
         source, used = offsets, inside
         if halved:
-            pixel = offsets // channels
-            column, row, image = pixel % width, (pixel // width) % height, pixel // (width * height)
-            half_row = image * ((height + 1) // 2) + row // 2
-            source = (half_row * ((width + 1) // 2) + column // 2) * channels + channel
-            used = inside & (row % 2 == 0) & (column % 2 == 0)
+            source, used = at_half_size(offsets, inside, channels, height, width)
         more = tl.load(other + source, used, other=0.0).to(tl.float32)
     if not beside:
         flow += more

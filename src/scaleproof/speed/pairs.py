@@ -3,9 +3,9 @@
 A difference quotient (f(x + h v) - f(x - h v)) / 2h with a small h drowns in the rounding of half precision, because
 both values carry an error as large as their difference. Here every layer holds the middle of its two activations and
 their half difference over h instead. A convolution takes each to its own image; at a ReLU the two activations are put
-together, cut off, and taken apart again in float32. The quotient then is that of a network with rounded weights, a
-percent or so from the true one (`benchmarks/differences.py`), at the speed of float16 and with the same number of
-convolutions as two passes. Numbers beyond float16's range are not caught here: `attacks/oracles.py` looks first.
+together, cut off, and taken apart again in float32. The quotient then is that of a network with rounded weights
+(`benchmarks/differences.py` measures how near it is), at the speed of float16 and with the same number of convolutions
+as two passes. Numbers beyond float16's range are not caught here: `attacks/oracles.py` looks first.
 """
 
 from __future__ import annotations
