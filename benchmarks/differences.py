@@ -82,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="demo")
     parser.add_argument("--data", default="sample")
-    parser.add_argument("--images", type=int, default=100, help="that SPSA attacks")
+    parser.add_argument("--images", type=int, default=32, help="that SPSA attacks; 0: none")
     parser.add_argument("--samples", type=int, default=64, help="directions from each of 16 images")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path)
@@ -99,8 +99,13 @@ def main() -> None:
         "directions": 16 * given.samples,
         "rows": errors(classifier, x, y, given.samples),
         "images": given.images,
-        "spsa": [outcome(classifier, data.first(given.images), name) for name in ("auto", "float32")],
+        "spsa": [],
     }
+    for precision in ("auto", "float32"):
+        if given.out is not None:  # what is known is kept, should the slow part be cut
+            given.out.write_text(json.dumps(document, indent=1) + "\n")
+        if given.images:
+            document["spsa"].append(outcome(classifier, data.first(given.images), precision))
     if given.out is not None:
         given.out.write_text(json.dumps(document, indent=1) + "\n")
 

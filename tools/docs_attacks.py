@@ -47,9 +47,8 @@ def autoattack_line() -> str:
     exact, fast = seconds["tf32"], seconds["bf16"]
     evaluation, run = both("fast")
     where = "docs/results/README.md#autoattack-beside-the-published-implementation"
-    place = (
-        f"{record['hardware']['name']}, commits {record['commit']} and {run['commit']}, seed {run['seed']}"
-    )
+    commits = " and ".join(sorted({record["commit"], run["commit"]}))
+    place = f"{record['hardware']['name']}, commit {commits}, seed {run['seed']}"
     return (
         f"AutoAttack on {record['images']:,} images of a robust ResNet-18: the published implementation takes "
         f"{exact['theirs']:.0f} s, `standard` {exact['ours']:.0f} s, `standard-bf16` {fast['ours']:.0f} s,\n"
