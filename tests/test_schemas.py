@@ -25,6 +25,7 @@ KINDS = {  # how a file is called, as a pattern -> its schema; the first that fi
     "benchmarks/growth-*.json": "benchmark-growth",
     "benchmarks/differences-*.json": "benchmark-differences",
     "benchmarks/objectives-*.json": "benchmark-objectives",
+    "benchmarks/start-*.json": "benchmark-start",
     "benchmarks/*.json": "benchmark-attacks",
     "model_info/*/*/*.json": "robustbench-info",
     "paper/claims.json": "paper-claims",

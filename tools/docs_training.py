@@ -41,20 +41,29 @@ def trainings() -> str:
 def training_speed() -> str:
     record = read("benchmarks/training-h200.json")
     base = {row["model"]: row for row in record["rows"] if row["contender"] == "reference"}
-    rows = [
-        [
-            f"{row['contender']}, {row['model']}",
-            f"{row['step_ms']:.2f}",
-            f"{row['epoch_seconds']:.2f}",
-            f"{base[row['model']]['epoch_seconds'] / row['epoch_seconds']:.2f}"
-            if row["model"] in base
-            else "",
-        ]
-        for row in record["rows"]
-    ]
+    rows = []
+    for row in record["rows"]:
+        reference, share = base.get(row["model"]), row.get("share_of_peak")
+        ratio = "" if reference is None else f"{reference['epoch_seconds'] / row['epoch_seconds']:.2f}"
+        times = [f"{row['step_ms']:.2f}", f"{row['epoch_seconds']:.2f}"]
+        rows.append(
+            [f"{row['contender']}, {row['model']}", *times, ratio, f"{100 * share:.0f}" if share else ""]
+        )
     facts = f"batch {record['batch']}, {record['hardware']['name']}, torch {record['versions']['torch']}"
-    head = ["PGD-10 training, 50,000 images", "ms a step", "seconds an epoch", "ratio"]
+    head = ["PGD-10 training, 50,000 images", "ms a step", "seconds an epoch", "ratio", "% of bf16 peak"]
     return table(head, rows) + f"\n({facts}, commit {record['commit']}, one run)\n"
+
+
+def first_step() -> str:
+    """How long a training takes to its first step."""
+    path = RESULTS / "benchmarks" / "start-h200.json"
+    if not path.exists():
+        return "Not measured yet.\n"
+    record = read("benchmarks/start-h200.json")
+    parts = list(record["rows"][0]["seconds"])
+    rows = [[row["caches"], *(f"{row['seconds'][part]:.1f}" for part in parts)] for row in record["rows"]]
+    facts = f"{record['model']}, {record['data']}, {record['hardware']['name']}, commit {record['commit']}"
+    return table(["compile caches", *(f"{part}, s" for part in parts)], rows) + f"\n({facts})\n"
 
 
 def training_speed_line() -> str:

@@ -18,7 +18,7 @@ from docs_attacks import autoattack_line, growth, near_misses, parity, suites, w
 from docs_museum import annex, annex_first, check_cost, limits, museum
 from docs_objectives import objectives
 from docs_parts import RESULTS, ROOT, percent, provenance, read, table
-from docs_training import precisions, training_speed, training_speed_line, trainings
+from docs_training import first_step, precisions, training_speed, training_speed_line, trainings
 
 if TYPE_CHECKING:
     from scaleproof.paper.reproduction import Reproduction
@@ -139,6 +139,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "objectives": objectives,
     "training-speed": training_speed,
     "precisions": precisions,
+    "first-step": first_step,
     "speed-lines": lambda: autoattack_line() + training_speed_line(),
     "museum": museum,
     "limits": limits,
