@@ -64,7 +64,8 @@ def main() -> None:
     parser.add_argument("--child", action="store_true", help="be the process that is timed")
     given = parser.parse_args()
     if given.child:
-        return first_step(given.model, given.data, given.device)
+        first_step(given.model, given.data, given.device)
+        return
     import torch
 
     from scaleproof.provenance import provenance
