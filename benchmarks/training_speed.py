@@ -6,6 +6,7 @@ PGD-10 adversarial training, batches of 128 CIFAR-sized images, 50,000 images an
 steps on resident random images (loading is not measured) and is timed over some hundred of them after a warm-up; an
 epoch is 391 steps. "Reference" is a loop as the published code of TRADES and MART writes it: eager float32 (TF32), the
 attack's `loss.backward()` fills the weights' gradients too. "Eager" asks autograd for the image's gradient only.
+"at-x3" is three networks at a time on streams of their own, as `--seeds` trains them; its time is that of one of the three.
 """
 
 from __future__ import annotations
@@ -107,6 +108,22 @@ def ours(architecture: str, method: str, si: bool, speed: Speed) -> tuple[Callab
     return step, trainer, time.perf_counter() - began
 
 
+def beside(architecture: str, method: str, copies: int) -> tuple[Callable[[], None], Trainer, float]:
+    """A step of each of several trainings, on a stream of its own."""
+    stream: Any = torch.cuda.Stream
+    streams, works = [stream() for _ in range(copies)], []
+    for own in streams:
+        with torch.cuda.stream(own):
+            works.append(ours(architecture, method, False, Speed()))
+
+    def step() -> None:
+        for own, (work, _, _) in zip(streams, works, strict=True):
+            with torch.cuda.stream(own):
+                work()
+
+    return step, works[0][1], sum(work[2] for work in works)
+
+
 def convolution_flops(architecture: str) -> float:
     """Multiply-adds of one forward pass of one image, times two."""
     total = 0.0
@@ -132,9 +149,12 @@ def measure(architecture: str, contenders: list[str], count: int) -> list[dict[s
             seconds = timed(eager(architecture, lean=name == "eager"), count)
         else:
             method, _, kind = name.partition("-")
-            speed = SPEEDS.get(kind, Speed())
-            step, trainer, first = ours(architecture, method, kind == "si", speed)
-            seconds = timed(step, count)
+            copies = int(kind[1:]) if kind.startswith("x") else 1
+            if copies > 1:
+                step, trainer, first = beside(architecture, method, copies)
+            else:
+                step, trainer, first = ours(architecture, method, kind == "si", SPEEDS.get(kind, Speed()))
+            seconds = timed(step, count) / copies
             row |= {"first_step_seconds": first, "speed": trainer.stepper.notes()}
             row["replays"] = trainer.defense.replays
         steps = EPOCH * row.get("replays", 1)
