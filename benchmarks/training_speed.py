@@ -6,7 +6,7 @@ PGD-10 adversarial training, batches of 128 CIFAR-sized images, 50,000 images an
 steps on resident random images (loading is not measured) and is timed over some hundred of them after a warm-up; an
 epoch is 391 steps. "Reference" is a loop as the published code of TRADES and MART writes it: eager float32 (TF32), the
 attack's `loss.backward()` fills the weights' gradients too. "Eager" asks autograd for the image's gradient only.
-"at-x3" is three networks at a time on streams of their own, as `--seeds` trains them; its time is that of one of the three.
+"at-x3" is three networks at a time on streams of their own, as `--seeds` trains them; its time is a third of theirs.
 """
 
 from __future__ import annotations

@@ -39,7 +39,12 @@ def trainings() -> str:
 
 
 def training_speed() -> str:
-    record = read("benchmarks/training-h200.json")
+    """A table for each run of the benchmark."""
+    paths = sorted((RESULTS / "benchmarks").glob("training-*.json"))
+    return "\n".join(speed_table(read(f"benchmarks/{path.name}")) for path in paths)
+
+
+def speed_table(record: Any) -> str:
     base = {row["model"]: row for row in record["rows"] if row["contender"] == "reference"}
     rows = []
     for row in record["rows"]:
