@@ -12,6 +12,8 @@ from helpers import DoesNothing, LinearNet, decisions, images
 from scaleproof import PGD, Threat, evaluate, suite
 from scaleproof.attacks.sampled import Sampled
 from scaleproof.audit import Audit, audit_of, evaluate_with_audit, most_broken
+from scaleproof.gallery import gallery
+from scaleproof.images import as_images
 from scaleproof.statistics import few_probability
 from scaleproof.store import FolderStore
 
@@ -84,8 +86,43 @@ def test_an_audit_that_finds_something_runs_in_full(tmp_path: Path) -> None:
     assert audit.broken > 0
     expected = evaluate(net, data, [NOTHING, FAB_LIKE], mode="cascade")
     assert (evaluation.survivors() == expected.survivors()).all()
-    assert [result.name for result in evaluation.attacks] == ["does-nothing", "strong"]
+    assert [result.name for result in evaluation.attacks] == ["does-nothing", "strong-audit", "strong"]
     assert any("run in full" in finding.meaning for finding in evaluation.findings)
+
+
+def test_what_an_audit_found_and_cost_is_not_forgotten() -> None:
+    net, data = case()
+    evaluation, audit = evaluate_with_audit(
+        net, data, [NOTHING, Sampled(FAB_LIKE, count=30)], keep_examples=True
+    )
+    assert audit is not None
+    sampled, full = evaluation.attacks[1:]
+    assert sampled.broken().sum() == audit.broken
+    assert not (evaluation.survivors() & sampled.broken()).any()
+    assert evaluation.seconds >= sampled.seconds + full.seconds
+    assert evaluation.examples is not None
+    broken = np.flatnonzero(evaluation.clean_correct & ~evaluation.survivors())
+    assert sorted(evaluation.examples.row.tolist()) == broken.tolist()
+    assert full.broken()[sampled.broken()].all()  # an image meets the same random numbers in both
+
+
+def test_pictures_after_an_audit_that_found_something() -> None:
+    net, data = case()
+    attacks = [NOTHING, Sampled(FAB_LIKE, count=30)]
+    evaluation, _ = evaluate_with_audit(net, data, attacks)
+    pictures = gallery(net, as_images(data), attacks, evaluation)
+    assert pictures is not None
+    assert set(pictures["attack"].tolist()) == {"Strong"}
+
+
+def test_audits_of_two_sizes_or_alone_are_refused() -> None:
+    net, data = case()
+    with pytest.raises(ValueError, match="one count of images, got"):
+        evaluate_with_audit(net, data, [Sampled(NOTHING, count=40), Sampled(FAB_LIKE, count=30)])
+    with pytest.raises(ValueError, match="strong-audit is an audit of what other attacks leave"):
+        evaluate(net, data, [NOTHING, Sampled(FAB_LIKE)])
+    found = evaluate(net, data, [NOTHING, Sampled(FAB_LIKE)], mode="cascade")
+    assert "audit" in {finding.name for finding in found.findings}
 
 
 def test_without_an_audit_there_is_none() -> None:

@@ -249,6 +249,11 @@ def test_a_store_never_answers_for_another_run() -> None:
             evaluate(net, data, PAPER, store=store, **changed)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="units of another run"):
         evaluate(Classifier(net).rescaled(2.0), data, PAPER, store=store)
+    x, y = data
+    others = (x, torch.cat([y[:9], 1 - y[9:]])), (torch.cat([x[:9], 1 - x[9:]]), y)  # beyond the first look
+    for other in others:
+        with pytest.raises(ValueError, match="units of another run"):
+            evaluate(net, other, PAPER, store=store)
 
 
 def test_a_model_that_does_not_take_the_images() -> None:

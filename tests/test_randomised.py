@@ -14,6 +14,7 @@ from scaleproof.evaluation import Evaluation
 from scaleproof.models import Classifier
 from scaleproof.oracle import Oracle, mean_logits
 from scaleproof.speed import PLAIN
+from scaleproof.store import MemoryStore
 
 THREAT = Threat(eps=0.01)
 
@@ -111,3 +112,11 @@ def test_rand_is_a_suite() -> None:
     assert [attack.name for attack in suite("rand")] == ["apgd-ce", "apgd-dlr"]
     with pytest.raises(ValueError, match="draws must be >= 1, got 0"):
         Oracle(Classifier(LinearNet()), draws=0)
+
+
+def test_a_randomised_run_goes_on() -> None:
+    store = MemoryStore()
+    first = measured(5, store=store)
+    torch.rand(7)
+    again = measured(5, store=store)
+    np.testing.assert_array_equal(first.attacks[0].verdicts["chance"], again.attacks[0].verdicts["chance"])

@@ -14,10 +14,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from scaleproof.attacks import Attack
-from scaleproof.attacks.sampled import whole
+from scaleproof.attacks.sampled import Sampled, whole
 from scaleproof.contract import Finding
 from scaleproof.evaluation import Evaluation
 from scaleproof.evaluator import evaluate
+from scaleproof.examples import merged
 from scaleproof.images import Images, as_images
 from scaleproof.statistics import last_plausible
 from scaleproof.store import MemoryStore
@@ -90,6 +91,9 @@ def evaluate_with_audit(
 ) -> tuple[Evaluation, Audit | None]:
     """A cascade whose audits run in full where they find something: then their attacks are needed."""
     source, settings = as_images(images), {"store": MemoryStore(), **settings}
+    sizes = sorted({attack.count for attack in attacks if isinstance(attack, Sampled)})
+    if len(sizes) > 1:
+        raise ValueError(f"audits share one sample, so they must ask for one count of images, got {sizes}")
     evaluation = evaluate(model, source, attacks, mode="cascade", **settings)
     audit = audit_of(evaluation)
     if audit is None:
@@ -97,10 +101,20 @@ def evaluate_with_audit(
     if audit.broken == 0:
         return with_finding(evaluation, "audit", audit.sentence()), audit
     meaning = f"the audit broke {audit.broken} of {audit.looked_at} images: its attacks were run in full"
-    evaluation = evaluate(model, source, [whole(attack) for attack in attacks], mode="cascade", **settings)
-    return with_finding(evaluation, "audit", meaning), audit
+    full = evaluate(model, source, [whole(attack) for attack in attacks], mode="cascade", **settings)
+    return with_finding(joined(evaluation, full), "audit", meaning), audit
+
+
+def joined(audited: Evaluation, full: Evaluation) -> Evaluation:
+    """Both runs as one: what the audit found counts, and so does what it cost."""
+    known = {result.name for result in audited.attacks}
+    attacks = (*audited.attacks, *(result for result in full.attacks if result.name not in known))
+    spent = sum(result.seconds for result in attacks) - sum(result.seconds for result in full.attacks)
+    both = [one for one in (audited.examples, full.examples) if one is not None]
+    return replace(full, attacks=attacks, seconds=full.seconds + spent, examples=merged(both))
 
 
 def with_finding(evaluation: Evaluation, name: str, meaning: str) -> Evaluation:
     finding = Finding(name=name, severity="note", meaning=meaning.rstrip("."))
-    return replace(evaluation, findings=(*evaluation.findings, finding))
+    others = [other for other in evaluation.findings if other.name != name]
+    return replace(evaluation, findings=(*others, finding))

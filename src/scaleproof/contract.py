@@ -46,6 +46,11 @@ def check_images(x: Tensor, y: Tensor, first: int = 0) -> None:
         )
 
 
+def full_precision(x: Tensor) -> Tensor:
+    """Images in float32 at least: half precision cannot hold a step inside a small ball."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 def check_labels(y: Tensor, classes: int, first: int = 0) -> None:
     bad = (y < 0) | (y >= classes)
     if bool(bad.any()):

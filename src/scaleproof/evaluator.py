@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.loop import Tick, perturb
 from scaleproof.attacks.oracles import Oracles
-from scaleproof.attacks.sampled import Sampled
+from scaleproof.attacks.sampled import Sampled, whole
 from scaleproof.attacks.suites import unique
 from scaleproof.contract import (
     Finding,
@@ -28,11 +28,12 @@ from scaleproof.contract import (
     check_images,
     check_labels,
     check_mode,
+    full_precision,
 )
 from scaleproof.evaluation import VERDICTS, Evaluation
 from scaleproof.examples import gathered, kept
 from scaleproof.images import Images, Rows, as_images, even_chunks, spans
-from scaleproof.look import FIRST_LOOK, fingerprint, first_look, randomness
+from scaleproof.look import FIRST_LOOK, data_mark, fingerprint, first_look, randomness, sample_findings
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.parallel import ALONE, Group
@@ -72,6 +73,9 @@ def evaluate(
     With `keep_examples` it holds one adversarial example of each broken image, the first one found, bit for bit.
     """
     checked_mode(mode)
+    audits = [attack.name for attack in attacks if isinstance(attack, Sampled)]
+    if audits and mode == "independent":
+        raise ValueError(f"{audits[0]} is an audit of what other attacks leave: give mode='cascade'")
     if group.size > 1 and store is None:
         raise ValueError("an evaluation by several processes needs a store that all of them see, got none")
     with torch.inference_mode(False):
@@ -115,7 +119,7 @@ class Run:
         self.oracles.look(self.attacks, self.batch(np.arange(min(FIRST_LOOK, len(self.images))))[0])
         settings: list[object] = [self.mode, self.seed, len(self.images), self.batch_size]
         settings += ["differences in pairs"] if any(self.oracles.paired.values()) else []
-        mark = fingerprint(self.oracle, self.attacks, settings, look)
+        mark = fingerprint(self.oracle, self.attacks, [*settings, data_mark(self.images)], look)
         clean = self.clean_pass(mark)
         if group.size > 1:  # what one of them stored holds for all
             group.wait()
@@ -137,7 +141,10 @@ class Run:
             seconds=float(clean["seconds"]) + sum(result.seconds for result in results),
             speed=self.oracles.describe(),
             head=self.oracle.classifier.head_name,
-            findings=findings + randomness(self.oracle, self.images) + gradient_findings(results),
+            findings=findings
+            + randomness(self.oracle, self.images)
+            + gradient_findings(results)
+            + sample_findings(self.attacks),
             draws=self.oracle.draws,
             clean_chance=clean.get("chance"),
             examples=gathered((name, unit.restart, unit.arrays) for name in units for unit in units[name]),
@@ -181,7 +188,7 @@ class Run:
 
     def batch(self, rows: Rows) -> tuple[Tensor, Tensor]:
         x, y = self.images.select(rows)
-        return x.detach().to(self.oracle.device), y.to(self.oracle.device)
+        return full_precision(x.detach().to(self.oracle.device)), y.to(self.oracle.device)
 
     def attack_all(
         self, correct: Rows, attacks: Sequence[Attack], count: int, progress: Report, group: Group
@@ -255,9 +262,9 @@ class Run:
         arrays: dict[str, NDArray[Any]] = {name: np.zeros(0, dtype) for name, dtype in VERDICTS.items()}
         if len(rows) > 0:
             x, y = self.batch(rows)
-            index, rng = torch.from_numpy(rows).to(x.device), Rng(self.seed, attack.name, restart)
+            index, rng = torch.from_numpy(rows).to(x.device), Rng(self.seed, whole(attack).name, restart)
             drop = self.mode == "cascade" and oracle.draws == 1  # one lucky draw is no verdict
-            with oracle.chance(self.seed, attack.name, restart, int(rows[0])):
+            with oracle.chance(self.seed, whole(attack).name, restart, int(rows[0])):
                 found = perturb(attack, oracle, x, y, index, rng, drop=drop, packing=self.packing, tick=tick)
                 arrays = verdict(attack, oracle, x, found, y)  # copies to the host: the clock below is honest
                 if self.keep:

@@ -7,7 +7,7 @@ differences of the bits to the clean image, by byte planes, which compress bette
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
@@ -76,6 +76,12 @@ class Examples:
         )
         return unpack(self.code[start:stop], self.rest[:, before : before + within], clean, threat)
 
+    def part(self, wanted: Array) -> dict[str, Array]:
+        """The wanted examples, a flag each, as a unit of work keeps them."""
+        sizes = (self.code == OTHER).reshape(len(self.code), -1).sum(1)
+        rest = self.rest[:, np.repeat(wanted, sizes)]
+        return {f"{PREFIX}row": self.row[wanted], f"{PREFIX}code": self.code[wanted], f"{PREFIX}rest": rest}
+
     def save(self, folder: Path) -> dict[str, object]:
         """Write the examples into a run folder; what its JSON says of them."""
         data = npz_bytes({item.name: getattr(self, item.name) for item in fields(self)})
@@ -115,4 +121,24 @@ def gathered(units: Iterable[tuple[str, int, Mapping[str, Array]]]) -> Examples 
         restart=np.repeat([restart for _, restart, _ in parts], sizes),
         code=np.concatenate([arrays[f"{PREFIX}code"] for _, _, arrays in parts]),
         rest=np.concatenate([arrays[f"{PREFIX}rest"] for _, _, arrays in parts], axis=1),
+    )
+
+
+def merged(several: Sequence[Examples]) -> Examples | None:
+    """The examples of several runs on the same images; of an image that more than one has, the last one's."""
+    parts: list[tuple[Examples, Array]] = []
+    taken = np.zeros(0, np.int64)
+    for examples in reversed(several):
+        parts.append((examples, ~np.isin(examples.row, taken)))
+        taken = np.concatenate([taken, examples.row])
+    return gathered(
+        (
+            str(name),
+            int(restart),
+            examples.part(wanted & (examples.attack == name) & (examples.restart == restart)),
+        )
+        for examples, wanted in parts
+        for name, restart in sorted(
+            set(zip(examples.attack.tolist(), examples.restart.tolist(), strict=True))
+        )
     )

@@ -12,6 +12,7 @@ from torch import nn
 
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.loop import perturb
+from scaleproof.attacks.sampled import whole
 from scaleproof.evaluation import Evaluation
 from scaleproof.images import Images
 from scaleproof.models.classifier import as_classifier
@@ -33,14 +34,15 @@ def gallery(
 ) -> dict[str, NDArray[Any]] | None:
     """Up to a dozen broken images of different classes under the attack that broke most; None where nothing broke."""
     results = {result.name: result.broken(1) for result in evaluation.attacks}
-    strongest = max(attacks, key=lambda attack: int(results[attack.name].sum()))
+    ran = [one for attack in attacks for one in (whole(attack), attack) if one.name in results]
+    strongest = max(ran, key=lambda attack: int(results[attack.name].sum()))
     rows = one_of_each(np.flatnonzero(results[strongest.name]), evaluation.labels)
     if len(rows) == 0:
         return None
     oracle = Oracle(as_classifier(model), speed=speed)
     x, y = (tensor.to(oracle.device) for tensor in images.select(rows))
     attack, _ = strongest.for_classes(oracle.judge(x[:1]).shape[1])
-    index, rng = torch.from_numpy(rows).to(x.device), Rng(seed, attack.name, 0)
+    index, rng = torch.from_numpy(rows).to(x.device), Rng(seed, whole(attack).name, 0)
     found = perturb(attack, oracle, x, y, index, rng, drop=evaluation.mode == "cascade")
     prediction = oracle.judge(found).argmax(1)
     arrays: dict[str, NDArray[Any]] = {

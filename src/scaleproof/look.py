@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from scaleproof.attacks.base import Attack
-from scaleproof.attacks.sampled import whole
+from scaleproof.attacks.sampled import Sampled, whole
 from scaleproof.contract import (
     Finding,
     any_training,
@@ -16,17 +17,19 @@ from scaleproof.contract import (
     check_finite,
     check_images,
     check_logits,
+    full_precision,
     understood,
 )
-from scaleproof.images import Images
+from scaleproof.images import Images, spans
 from scaleproof.models.architectures import weights_digest
 from scaleproof.models.backward import described
-from scaleproof.models.classifier import Classifier
+from scaleproof.models.classifier import Classifier, random_state_kept
 from scaleproof.oracle import Oracle
 from scaleproof.speed import PLAIN
 from scaleproof.store import settings_digest
 
 FIRST_LOOK = 8
+READ_AT_ONCE = 1024
 ASKED_AGAIN = 4  # one more answer alone could by chance be the first again
 
 
@@ -36,9 +39,10 @@ def first_look(oracle: Oracle, images: Images, features: bool) -> list[list[floa
     Three digits tell one forward pass from another, also on another machine; a model in train mode has none to give.
     """
     x, y = images.select(np.arange(min(FIRST_LOOK, len(images)), dtype=np.int64))
-    x, classifier = x.detach().to(oracle.device), oracle.classifier
+    x, classifier = full_precision(x.detach().to(oracle.device)), oracle.classifier
     check_images(x, y)
-    with understood(x, classifier):
+    with understood(x, classifier), random_state_kept(x):
+        torch.manual_seed(0)  # a randomised model is recognised when its run goes on
         logits = oracle.judge(x)
     check_finite(logits)
     check_logits(logits, classifier.logit_scale)
@@ -54,7 +58,7 @@ def first_look(oracle: Oracle, images: Images, features: bool) -> list[list[floa
 def randomness(oracle: Oracle, images: Images) -> tuple[Finding, ...]:
     """A finding where the same images get other logits when asked again: verdicts then depend on chance."""
     x, _ = images.select(np.arange(min(FIRST_LOOK, len(images)), dtype=np.int64))
-    x = x.detach().to(oracle.device)
+    x = full_precision(x.detach().to(oracle.device))
     with oracle.chance("randomness"):
         first = oracle.judge(x)
         if all(torch.equal(first, oracle.judge(x)) for _ in range(ASKED_AGAIN)):
@@ -73,6 +77,29 @@ def first_logits(classifier: Classifier, images: Images) -> list[list[float]]:
     """What `first_look` sees, for the record of a run."""
     with buffers_kept(classifier):
         return first_look(Oracle(classifier, speed=PLAIN), images, features=False)
+
+
+def sample_findings(attacks: Sequence[Attack]) -> tuple[Finding, ...]:
+    """A note where attacks look at a sample only: what they leave is not what they would leave of all."""
+    names = [attack.label for attack in attacks if isinstance(attack, Sampled)]
+    if not names:
+        return ()
+    meaning = (
+        f"{', '.join(names)}: on a random sample of the images only; evaluate_with_audit bounds the rest"
+    )
+    return (Finding(name="audit", severity="note", meaning=meaning),)
+
+
+def data_mark(images: Images) -> str:
+    """A digest of all pixels and labels."""
+    digest = getattr(images, "digest", None)
+    if digest is not None:
+        return str(digest())
+    state = hashlib.sha256()
+    for rows in spans(len(images), READ_AT_ONCE):
+        for tensor in images.select(rows):
+            state.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+    return state.hexdigest()
 
 
 def fingerprint(

@@ -76,6 +76,12 @@ def gradient_findings(results: Sequence[AttackResult]) -> tuple[Finding, ...]:
     findings: list[Finding] = []
     for result in results:
         steps = max(result.backwards, 1)
+        lost = int((result.verdicts["attacked"] & np.isnan(result.verdicts["margin"])).any(axis=0).sum())
+        if lost:
+            meaning = (
+                f"under {result.label} the logits of {lost} images are not numbers: they count as broken"
+            )
+            findings.append(Finding(name="logits-not-finite", severity="warning", meaning=meaning))
         if result.not_finite > 0:
             share = f"{100 * result.not_finite / steps:.1f}% of its steps"
             meaning = (

@@ -21,7 +21,7 @@ def verdict(attack: Attack, oracle: Oracle, x: Tensor, found: Tensor, y: Tensor)
     if wrong is not None:
         raise ValueError(f"attack {attack.name!r} broke its own rules: {wrong}")
     logits, chance = oracle.judge_chance(found, y)
-    prediction = logits.argmax(1)
+    prediction = decided(logits, y)
     tensors = {
         "broken": prediction != y,
         "attacked": torch.ones_like(y, dtype=torch.bool),
@@ -34,3 +34,9 @@ def verdict(attack: Attack, oracle: Oracle, x: Tensor, found: Tensor, y: Tensor)
         name: tensor.cpu().numpy().astype(VERDICTS[name]) for name, tensor in tensors.items()
     }
     return {**arrays, "digest": digests(found)}
+
+
+def decided(logits: Tensor, y: Tensor) -> Tensor:
+    """The class of the largest logit (B,); logits that are not numbers decide for none, so for a wrong class."""
+    wrong = (y == 0).to(y.dtype)
+    return torch.where(logits.isnan().any(1), wrong, logits.argmax(1))

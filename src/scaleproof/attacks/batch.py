@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.loop import perturb
 from scaleproof.attacks.oracles import Oracles
-from scaleproof.contract import buffers_kept, check_images, check_labels
+from scaleproof.contract import buffers_kept, check_images, check_labels, full_precision
 from scaleproof.models.classifier import as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
@@ -22,7 +22,7 @@ def attack_batch(
 
     Samples are numbered 0, 1, ... in the order given. Of several restarts a sample keeps the first that breaks it.
     """
-    classifier, x, y = as_classifier(model), x.detach(), y.long()
+    classifier, x, y = as_classifier(model), full_precision(x.detach()), y.long()
     check_images(x, y)
     with buffers_kept(classifier):
         oracles = Oracles(Oracle(classifier, speed=speed))

@@ -28,6 +28,7 @@ class Oracles:
         self.paired: dict[
             float, bool
         ] = {}  # whether differences over such a step come in pairs from the main one
+        self.refused: set[Format] = set()  # formats whose range this network leaves
         self.said: list[str] = []
 
     def look(self, attacks: Iterable[Attack], x: Tensor) -> None:
@@ -43,13 +44,21 @@ class Oracles:
                     if self.paired[step]
                     else f"differences in fp16 are {100 * error:.0f}% off here: float32 in their place"
                 )
-            self.suited(attack)
+            oracle = self.suited(attack)
+            if (
+                oracle is not self.main
+                and oracle.format == "fp16"
+                and not bool(oracle.logits(x).isfinite().all())
+            ):
+                self.refused.add("fp16")
+                self.said.append("this network leaves the range of fp16: TF32 in its place")
 
     def suited(self, attack: Attack) -> Oracle:
         fine = attack.coarsest
         step = getattr(attack, "pairs_over", None)
         if step is not None and self.paired.get(step, False):
             return self.main
+        fine = "tf32" if fine in self.refused else fine
         if fine in ("fp16", "tf32") and self.main.device.type == "cpu":
             fine = "float32"
         if FORMATS.index(fine) <= FORMATS.index(self.main.format):

@@ -1,7 +1,7 @@
 """RayS (Chen and Gu 2020): the nearest decision boundary along rays of signs, from decisions alone. Black box, linf.
 
 A ray is a sign for each pixel. Blocks of signs are flipped: all, then halves, quarters, and so on; a flip that is still
-misclassified at the best radius is kept, and its radius found by bisection. One step is one query of each image.
+misclassified at the best radius is kept where bisection finds a smaller one. One step is one query of each image.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import DEFAULT_THREAT, Threat, rows_like
 
-TOLERANCE = 1e-3  # of the bisection
+TOLERANCE = 1e-3  # of the bisection, as a length under l2: a ray of N signs is sqrt(N) long
+OUTWARDS = 10  # steps from where a coarse search ends to where float32 agrees, each twice the one before
+OUTWARDS_SHARE = 1e-4  # of the radius that the first of them is longer than the bisection's tolerance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,7 @@ class RayS:
         radius = torch.where(state.searching, (state.low + state.high) / 2, state.radius)
         point = along(state.clean, ray, radius)
         logits = oracle.logits(point)
-        state = answered(state, ray, radius, logits.argmax(1) != state.true_class)
+        state = answered(state, ray, radius, misclassified(logits, state.true_class))
         inside = radius <= self.threat.eps
         return replace(
             state,
@@ -81,8 +83,9 @@ class RayS:
 
     def finish(self, oracle: Oracle, state: State) -> Tensor:
         state = cast(RaySState, state)
-        found = state.hit & (state.radius <= self.threat.eps)
-        example = along(state.clean, state.signs, state.radius)
+        radius = convincing(oracle, state)
+        found = state.hit & (radius <= self.threat.eps)
+        example = along(state.clean, state.signs, radius)
         return torch.where(rows_like(found, example).bool(), example, state.clean)
 
     def describe(self) -> dict[str, object]:
@@ -98,6 +101,28 @@ class RayS:
 def along(clean: Tensor, signs: Tensor, radius: Tensor) -> Tensor:
     """The image at a radius along a ray."""
     return (clean + rows_like(radius, clean) * signs.view_as(clean)).clamp(0, 1)
+
+
+def convincing(oracle: Oracle, state: RaySState) -> Tensor:
+    """The radius, a little larger where the search's rounding ended a hair short of the boundary in float32 (B,)."""
+    radius = state.radius
+    first = tolerance(state) + OUTWARDS_SHARE * radius
+    for doubling in range(OUTWARDS):
+        logits = oracle.judge(along(state.clean, state.signs, radius))
+        short = state.hit & ~misclassified(logits, state.true_class)
+        if not bool(short.any()):
+            break
+        radius = torch.where(short, radius + first * 2**doubling, radius)
+    return radius
+
+
+def tolerance(state: RaySState) -> float:
+    return TOLERANCE / math.sqrt(state.signs.shape[1])
+
+
+def misclassified(logits: Tensor, y: Tensor) -> Tensor:
+    """Whether another class is decided for, or none because a logit is not a number (B,)."""
+    return (logits.argmax(1) != y) | logits.isnan().any(1)
 
 
 def flipped(state: RaySState) -> Tensor:
@@ -118,9 +143,9 @@ def answered(state: RaySState, ray: Tensor, radius: Tensor, wrong: Tensor) -> Ra
         starts, torch.zeros_like(radius), torch.where(state.searching & ~wrong, radius, state.low)
     )
     high = torch.where(starts | (state.searching & wrong), radius, state.high)
-    ends = (state.searching | starts) & (high - low < TOLERANCE)
+    ends = (state.searching | starts) & (high - low < tolerance(state))
     given_up = ~state.searching & ~wrong
-    better = ends & (high <= state.radius)
+    better = ends & ((high < state.radius) | ~state.hit)
     level, block = advanced(state, ends | given_up)
     return replace(
         state,
@@ -137,9 +162,10 @@ def answered(state: RaySState, ray: Tensor, radius: Tensor, wrong: Tensor) -> Ra
 
 def advanced(state: RaySState, rows: Tensor) -> tuple[Tensor, Tensor]:
     """The next block of these rows, and the next level after the last one; from the finest it starts over."""
-    block = state.block + 1
-    full = block >= 2 ** state.level.clamp_min(0)
-    finest = math.ceil(math.log2(state.signs.shape[1]))
+    pixels, block = state.signs.shape[1], state.block + 1
+    blocks = 2 ** state.level.clamp_min(0)
+    full = (block >= blocks) | (block * -(-pixels // blocks) >= pixels)  # where they do not divide evenly
+    finest = math.ceil(math.log2(pixels))
     level = torch.where(full, (state.level + 1) % (finest + 1), state.level)
     block = torch.where(full, torch.zeros_like(block), block)
     return torch.where(rows, level, state.level), torch.where(rows, block, state.block)

@@ -93,7 +93,10 @@ class SPSA:
             labels = state.y.repeat_interleave(count)
             sides = oracle.both_sides(state.current, signs, self.difference)
             ahead, behind = (margin(logits, labels) for logits in sides)
-            weights = ((ahead - behind) / (2 * self.difference)).view(-1, count)
+            slopes = (ahead - behind) / (2 * self.difference)
+            weights = (
+                slopes.nan_to_num(0.0, 0.0, 0.0).view(-1, count).to(signs.dtype)
+            )  # those that are numbers
             total += torch.einsum("bs,bs...->b...", weights, signs)
             done += count
         return total / self.samples

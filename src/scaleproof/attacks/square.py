@@ -82,7 +82,7 @@ class Square:
             current=torch.where(better, tried, state.current),
             visited=tried,
             logits=scores,
-            value=torch.maximum(value, state.value),
+            value=torch.where(value > state.value, value, state.value),  # one that is not a number is none
             query=state.query + 1,
         )
 
@@ -97,7 +97,7 @@ class Square:
     def changed(self, state: SquareState) -> Tensor:
         """A candidate: one square of each image set anew."""
         side = self.side(state.query, state.clean)
-        words = state.rng.words(state.index, 8, draw=state.query + 2)
+        words = state.rng.words(state.index, 5 + state.clean.shape[1], draw=state.query + 2)
         if self.threat.is_box:
             return self.recoloured(state, side, words)
         return self.reshaped(state, int(side[0]), words)
@@ -105,8 +105,7 @@ class Square:
     def recoloured(self, state: SquareState, side: Tensor, words: Tensor) -> Tensor:
         """Every channel of the square moves by plus or minus two eps, and back into the ball."""
         mask = window_mask(state.clean, words[:, 0], words[:, 1], side)
-        signs = (2 * (words[:, 2:5] & 1) - 1).to(state.clean.dtype)
-        signs = signs[:, channel_of(signs, state.clean)][:, :, None, None]
+        signs = signs_of(words[:, 2 : 2 + state.clean.shape[1]], state.clean)
         return self.threat.project(state.current + 2 * self.threat.eps * signs * mask, state.clean)
 
     def reshaped(self, state: SquareState, side: int, words: Tensor) -> Tensor:
@@ -117,16 +116,15 @@ class Square:
         first = window_mask(state.clean, words[:, 0], words[:, 1], side)
         second = window_mask(state.clean, words[:, 2], words[:, 3], side)
         either = torch.maximum(first, second)
-        channels = delta.shape[1]
-        spare = (self.threat.eps**2 - delta.flatten(1).square().sum(1)).clamp_min(0)
-        budget = spare / channels + (delta * either).flatten(1).square().sum(1)
+        spare = (self.threat.eps**2 - delta.flatten(1).square().sum(1)).clamp_min(0) / delta.shape[1]
+        budget = rows_like(spare, delta) + (delta * either).square().sum(
+            (2, 3), keepdim=True
+        )  # of each channel
         old = (delta * first).square().sum((2, 3), keepdim=True).sqrt()
-        signs = (2 * (words[:, 4:7] & 1) - 1).to(delta.dtype)
-        signs = signs[:, channel_of(signs, delta)][:, :, None, None]
-        shape = bump(state.clean, words[:, 0], words[:, 1], side, (words[:, 7] & 1).bool())
-        fresh = signs * shape + delta * first / (1e-12 + old)
+        shape = bump(state.clean, words[:, 0], words[:, 1], side, (words[:, 4] & 1).bool())
+        fresh = signs_of(words[:, 5:], delta) * shape + delta * first / (1e-12 + old)
         fresh = fresh / (1e-12 + fresh.square().sum((2, 3), keepdim=True).sqrt())
-        moved = delta * (1 - either) + fresh * first * rows_like(budget.sqrt(), delta)
+        moved = delta * (1 - either) + fresh * first * budget.sqrt()
         return self.threat.project(state.clean + self.threat.eps * self.threat.steepest(moved), state.clean)
 
     def finish(self, oracle: Oracle, state: State) -> Tensor:
@@ -143,6 +141,6 @@ class Square:
         }
 
 
-def channel_of(signs: Tensor, images: Tensor) -> Tensor:
-    """Which of three signs each channel takes (C,)."""
-    return torch.arange(images.shape[1], device=signs.device) % signs.shape[1]
+def signs_of(words: Tensor, images: Tensor) -> Tensor:
+    """A sign for each channel from a word for each (B, C, 1, 1)."""
+    return (2 * (words & 1) - 1).to(images.dtype)[:, :, None, None]

@@ -111,9 +111,16 @@ PRESETS: Mapping[str, Preset] = {
 OTHERWISE = Preset("independent", "auto")
 
 
+PRECISIONS = ("auto", "tf32", "float32")  # of presets, from coarse to fine
+
+
 def preset(names: str) -> Preset:
-    """The preset of a suite, or the usual one."""
-    return PRESETS.get(names.strip(), OTHERWISE)
+    """The preset of a suite, or the usual one; of several suites the strictest in everything."""
+    found = [PRESETS[name] for name in (part.strip() for part in names.split(",")) if name in PRESETS]
+    if not found:
+        return OTHERWISE
+    precision = max((one.precision for one in found), key=PRECISIONS.index)
+    return Preset(found[0].mode, precision, max(one.draws for one in found))
 
 
 def suite(

@@ -18,28 +18,24 @@ def exact_float32() -> Iterator[None]:
 
 @contextmanager
 def tf32_float32() -> Iterator[None]:
-    """Products of float32 in TF32 on a GPU, as torch's convolutions are by default; exact on a CPU."""
+    """A GPU's convolutions of float32 in TF32, as torch has it by default; all other products exact."""
     with float32_as("tf32"):
         yield
 
 
 @contextmanager
 def float32_as(kind: str) -> Iterator[None]:
-    """How products of float32 are computed inside, without autocast; restored afterwards."""
+    """How a GPU's convolutions of float32 are computed inside, without autocast; restored afterwards."""
     saved = [(unit, unit.fp32_precision) for unit in arithmetic_units()]
-    for unit, _ in saved[:GPU_UNITS]:
-        unit.fp32_precision = kind
-    for unit, _ in saved[GPU_UNITS:]:
-        unit.fp32_precision = "ieee"
+    convolutions = arithmetic_units()[1]  # of cuDNN
+    for unit, _ in saved:
+        unit.fp32_precision = kind if unit is convolutions else "ieee"
     try:
         with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
             yield
     finally:
         for unit, precision in saved:
             unit.fp32_precision = precision
-
-
-GPU_UNITS = 2  # the first of the units below
 
 
 def arithmetic_units() -> tuple[Any, ...]:
