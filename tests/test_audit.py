@@ -11,7 +11,7 @@ import pytest
 from helpers import DoesNothing, LinearNet, decisions, images
 from scaleproof import PGD, Threat, evaluate, suite
 from scaleproof.attacks.sampled import Sampled
-from scaleproof.audit import Audit, audit_of, evaluate_with_audit, most_broken
+from scaleproof.audit import Audit, audit_of, most_broken
 from scaleproof.gallery import gallery
 from scaleproof.images import as_images
 from scaleproof.statistics import few_probability
@@ -70,7 +70,8 @@ def case() -> tuple[LinearNet, tuple]:
 
 def test_an_audit_that_finds_nothing_gives_a_bound() -> None:
     net, data = case()
-    evaluation, audit = evaluate_with_audit(net, data, [FAB_LIKE, Sampled(NOTHING, count=40)])
+    evaluation = evaluate(net, data, [FAB_LIKE, Sampled(NOTHING, count=40)], mode="cascade")
+    audit = audit_of(evaluation)
     assert audit is not None
     left = int(evaluation.survivors("strong").sum())
     assert (audit.survivors, audit.broken, audit.count) == (left, 0, 80)
@@ -81,7 +82,8 @@ def test_an_audit_that_finds_nothing_gives_a_bound() -> None:
 def test_an_audit_that_finds_something_runs_in_full(tmp_path: Path) -> None:
     net, data = case()
     attacks = [NOTHING, Sampled(FAB_LIKE, count=30)]
-    evaluation, audit = evaluate_with_audit(net, data, attacks, store=FolderStore(tmp_path))
+    evaluation = evaluate(net, data, attacks, store=FolderStore(tmp_path), mode="cascade")
+    audit = audit_of(evaluation)
     assert audit is not None
     assert audit.broken > 0
     expected = evaluate(net, data, [NOTHING, FAB_LIKE], mode="cascade")
@@ -92,9 +94,9 @@ def test_an_audit_that_finds_something_runs_in_full(tmp_path: Path) -> None:
 
 def test_what_an_audit_found_and_cost_is_not_forgotten() -> None:
     net, data = case()
-    evaluation, audit = evaluate_with_audit(
-        net, data, [NOTHING, Sampled(FAB_LIKE, count=30)], keep_examples=True
-    )
+    attacks = [NOTHING, Sampled(FAB_LIKE, count=30)]
+    evaluation = evaluate(net, data, attacks, mode="cascade", keep_examples=True)
+    audit = audit_of(evaluation)
     assert audit is not None
     sampled, full = evaluation.attacks[1:]
     assert sampled.broken().sum() == audit.broken
@@ -109,7 +111,7 @@ def test_what_an_audit_found_and_cost_is_not_forgotten() -> None:
 def test_pictures_after_an_audit_that_found_something() -> None:
     net, data = case()
     attacks = [NOTHING, Sampled(FAB_LIKE, count=30)]
-    evaluation, _ = evaluate_with_audit(net, data, attacks)
+    evaluation = evaluate(net, data, attacks, mode="cascade")
     pictures = gallery(net, as_images(data), attacks, evaluation)
     assert pictures is not None
     assert set(pictures["attack"].tolist()) == {"Strong"}
@@ -117,12 +119,10 @@ def test_pictures_after_an_audit_that_found_something() -> None:
 
 def test_audits_of_two_sizes_or_alone_are_refused() -> None:
     net, data = case()
-    with pytest.raises(ValueError, match="one count of images, got"):
-        evaluate_with_audit(net, data, [Sampled(NOTHING, count=40), Sampled(FAB_LIKE, count=30)])
+    with pytest.raises(ValueError, match="audits share one sample, got counts 40, 30"):
+        evaluate(net, data, [Sampled(NOTHING, count=40), Sampled(FAB_LIKE, count=30)], mode="cascade")
     with pytest.raises(ValueError, match="strong-audit is an audit of what other attacks leave"):
         evaluate(net, data, [NOTHING, Sampled(FAB_LIKE)])
-    found = evaluate(net, data, [NOTHING, Sampled(FAB_LIKE)], mode="cascade")
-    assert "audit" in {finding.name for finding in found.findings}
 
 
 def test_without_an_audit_there_is_none() -> None:

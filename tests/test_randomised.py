@@ -45,7 +45,15 @@ def test_the_clean_accuracy_is_the_expected_one() -> None:
     assert found.clean_chance is not None
     assert found.clean_chance.mean() == pytest.approx(0.7, abs=0.02)
     assert found.clean.accuracy == 1.0  # by the mean probabilities every image is right
-    assert found.expected() <= found.clean_chance.mean()
+
+
+def test_chance_alone_takes_nothing_off_the_expected_accuracy() -> None:
+    """In a ball of size zero every example is the image itself: right in 0.7 of the draws, however many were tried."""
+    model, x = Coin().eval(), images(100)
+    attacks = suite("rand", Threat(eps=0))
+    found = evaluate(model, (x, decisions(model.net, x)), attacks, mode="cascade", draws=20)
+    assert found.expected() == pytest.approx(0.7, abs=0.04)
+    assert found.expected("apgd-ce") == pytest.approx(0.7, abs=0.04)
 
 
 def test_the_verdict_is_over_draws_not_of_one() -> None:
@@ -120,3 +128,13 @@ def test_a_randomised_run_goes_on() -> None:
     torch.rand(7)
     again = measured(5, store=store)
     np.testing.assert_array_equal(first.attacks[0].verdicts["chance"], again.attacks[0].verdicts["chance"])
+
+
+def test_a_suite_brings_its_mode_and_draws() -> None:
+    model, x = Coin().eval(), images(6)
+    data = x, decisions(model.net, x)
+    found = evaluate(model, data, "rand")
+    assert (found.mode, found.draws) == ("cascade", 20)
+    assert evaluate(model.net, data, suite("fast")).mode == "cascade"
+    assert evaluate(model.net, data, list(suite("standard", THREAT))[:1]).mode == "independent"
+    assert evaluate(model, data, suite("rand"), draws=3, mode="independent").draws == 3

@@ -9,19 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
-from torch import Tensor, nn
-
-from scaleproof.attacks import Attack
-from scaleproof.attacks.sampled import Sampled, whole
 from scaleproof.contract import Finding
 from scaleproof.evaluation import Evaluation
-from scaleproof.evaluator import evaluate
 from scaleproof.examples import merged
-from scaleproof.images import Images, as_images
 from scaleproof.statistics import last_plausible
-from scaleproof.store import MemoryStore
 
 CONFIDENCE = 0.95
 
@@ -86,23 +78,14 @@ def audit_of(evaluation: Evaluation) -> Audit | None:
     )
 
 
-def evaluate_with_audit(
-    model: nn.Module, images: Images | tuple[Tensor, Tensor], attacks: Sequence[Attack], **settings: Any
-) -> tuple[Evaluation, Audit | None]:
-    """A cascade whose audits run in full where they find something: then their attacks are needed."""
-    source, settings = as_images(images), {"store": MemoryStore(), **settings}
-    sizes = sorted({attack.count for attack in attacks if isinstance(attack, Sampled)})
-    if len(sizes) > 1:
-        raise ValueError(f"audits share one sample, so they must ask for one count of images, got {sizes}")
-    evaluation = evaluate(model, source, attacks, mode="cascade", **settings)
-    audit = audit_of(evaluation)
+def with_audit(runs: Sequence[Evaluation], audit: Audit | None) -> Evaluation:
+    """An evaluation with what its audit means; the second run, if there is one, is that with the audits in full."""
     if audit is None:
-        return evaluation, None
+        return runs[0]
     if audit.broken == 0:
-        return with_finding(evaluation, "audit", audit.sentence()), audit
+        return with_finding(runs[0], audit.sentence())
     meaning = f"the audit broke {audit.broken} of {audit.looked_at} images: its attacks were run in full"
-    full = evaluate(model, source, [whole(attack) for attack in attacks], mode="cascade", **settings)
-    return with_finding(joined(evaluation, full), "audit", meaning), audit
+    return with_finding(joined(*runs), meaning)
 
 
 def joined(audited: Evaluation, full: Evaluation) -> Evaluation:
@@ -114,7 +97,6 @@ def joined(audited: Evaluation, full: Evaluation) -> Evaluation:
     return replace(full, attacks=attacks, seconds=full.seconds + spent, examples=merged(both))
 
 
-def with_finding(evaluation: Evaluation, name: str, meaning: str) -> Evaluation:
-    finding = Finding(name=name, severity="note", meaning=meaning.rstrip("."))
-    others = [other for other in evaluation.findings if other.name != name]
-    return replace(evaluation, findings=(*others, finding))
+def with_finding(evaluation: Evaluation, meaning: str) -> Evaluation:
+    finding = Finding(name="audit", severity="note", meaning=meaning.rstrip("."))
+    return replace(evaluation, findings=(*evaluation.findings, finding))

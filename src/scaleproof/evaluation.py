@@ -155,11 +155,17 @@ class Evaluation:
         return Share(int(self.survivors(name, restarts).sum()), self.count)
 
     def expected(self, name: str | None = None) -> float:
-        """The accuracy to be expected of a randomised model over its draws, by one attack or the worst over all."""
+        """The accuracy to be expected of a randomised model over its draws, by one attack or the worst over all.
+
+        The worst example of an image has the largest margin; its chance comes from other draws than that margin.
+        """
         chance = self.clean_correct.astype(np.float64) if self.clean_chance is None else self.clean_chance
+        worst = np.full(self.count, -np.inf)
         for result in self.attacks:
             if name is None or result.name == name or self.mode == "cascade":
-                chance = np.fmin(chance, np.fmin.reduce(result.verdicts["chance"], axis=0))
+                for margin, right in zip(result.verdicts["margin"], result.verdicts["chance"], strict=True):
+                    worse = margin > worst  # not where it is NaN: not attacked
+                    worst, chance = np.where(worse, margin, worst), np.where(worse, right, chance)
             if result.name == name:
                 break
         return float(chance.mean())

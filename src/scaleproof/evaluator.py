@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.loop import Tick, perturb
 from scaleproof.attacks.oracles import Oracles
-from scaleproof.attacks.sampled import Sampled, whole
-from scaleproof.attacks.suites import unique
+from scaleproof.attacks.sampled import Sampled, check_audits, stages, whole
+from scaleproof.attacks.suites import OTHERWISE, Suite, suite, unique
+from scaleproof.audit import audit_of, with_audit
 from scaleproof.contract import (
     Finding,
     buffers_kept,
@@ -33,7 +34,7 @@ from scaleproof.contract import (
 from scaleproof.evaluation import VERDICTS, Evaluation
 from scaleproof.examples import gathered, kept
 from scaleproof.images import Images, Rows, as_images, even_chunks, spans
-from scaleproof.look import FIRST_LOOK, data_mark, fingerprint, first_look, randomness, sample_findings
+from scaleproof.look import FIRST_LOOK, data_mark, fingerprint, first_look, randomness
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.parallel import ALONE, Group
@@ -51,9 +52,9 @@ Arrays = Mapping[str, NDArray[Any]]
 def evaluate(
     model: nn.Module,
     images: Images | tuple[Tensor, Tensor],
-    attacks: Sequence[Attack],
+    attacks: Sequence[Attack] | str,
     *,
-    mode: Mode = "independent",
+    mode: Mode | None = None,
     seed: int = 0,
     batch_size: int | None = None,
     speed: Speed | None = None,
@@ -61,7 +62,7 @@ def evaluate(
     progress: Report | None = None,
     allow_train_mode: bool = False,
     group: Group = ALONE,
-    draws: int = 1,
+    draws: int | None = None,
     keep_examples: bool = False,
 ) -> Evaluation:
     """Robust accuracy of a model under attacks, with the verdict on every image.
@@ -69,23 +70,30 @@ def evaluate(
     `independent`: each attack on every correctly classified image, with all its steps (the paper's columns).
     `cascade`: each attack on what those before it left, and broken rows leave the loop at once (the worst case, fast).
     A randomised model is asked `draws` times for each gradient and verdict (expectation over transformation).
+    A suite brings its own mode, draws and precision where none are given: "standard" is a cascade, "rand" has 20 draws.
+    Audits run in full where they find something.
     Several processes share the chunks through a `store` that all of them see; each returns the whole evaluation.
     With `keep_examples` it holds one adversarial example of each broken image, the first one found, bit for bit.
     """
-    checked_mode(mode)
-    audits = [attack.name for attack in attacks if isinstance(attack, Sampled)]
-    if audits and mode == "independent":
-        raise ValueError(f"{audits[0]} is an audit of what other attacks leave: give mode='cascade'")
+    attacks = suite(attacks) if isinstance(attacks, str) else attacks
+    usual = attacks.preset if isinstance(attacks, Suite) else OTHERWISE
+    mode, draws = checked_mode(mode or usual.mode, attacks), usual.draws if draws is None else draws
+    speed = Speed(precision=usual.precision) if speed is None else speed
     if group.size > 1 and store is None:
         raise ValueError("an evaluation by several processes needs a store that all of them see, got none")
     with torch.inference_mode(False):
         source, classifier = as_images(images), as_classifier(model)
         findings = check_mode(classifier.net, allow_train_mode)
         with buffers_kept(classifier):
-            units = store or MemoryStore()
-            run = Run(classifier, source, unique(attacks), mode, seed, batch_size, speed, units, draws)
-            run.keep = keep_examples
-            return run.evaluation(findings, progress or (lambda _: None), group)
+            units, found = store or MemoryStore(), []
+            for chosen in (unique(attacks), [whole(attack) for attack in attacks]):
+                run = Run(classifier, source, chosen, mode, seed, batch_size, speed, units, draws)
+                run.keep = keep_examples
+                found.append(run.evaluation(findings, progress or (lambda _: None), group))
+                audit = audit_of(found[0])
+                if audit is None or audit.broken == 0:
+                    break
+            return with_audit(found, audit)
 
 
 class Run:
@@ -141,10 +149,7 @@ class Run:
             seconds=float(clean["seconds"]) + sum(result.seconds for result in results),
             speed=self.oracles.describe(),
             head=self.oracle.classifier.head_name,
-            findings=findings
-            + randomness(self.oracle, self.images)
-            + gradient_findings(results)
-            + sample_findings(self.attacks),
+            findings=findings + randomness(self.oracle, self.images) + gradient_findings(results),
             draws=self.oracle.draws,
             clean_chance=clean.get("chance"),
             examples=gathered((name, unit.restart, unit.arrays) for name in units for unit in units[name]),
@@ -279,17 +284,11 @@ class Run:
         }
 
 
-def stages(attacks: Sequence[Attack]) -> list[list[Attack]]:
-    """The attacks that come first, and the audits, which look at what is left; those of one sample together."""
-    found: dict[int, list[Attack]] = {}
-    for attack in attacks:
-        found.setdefault(attack.count if isinstance(attack, Sampled) else 0, []).append(attack)
-    return [found[size] for size in sorted(found)]
-
-
-def checked_mode(mode: str) -> None:
+def checked_mode(mode: str, attacks: Sequence[Attack] = ()) -> Mode:
     if mode not in get_args(Mode):
         raise ValueError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
+    check_audits(attacks, mode)
+    return cast(Mode, mode)
 
 
 def checked_batch_size(batch_size: int | None, device: torch.device) -> int:

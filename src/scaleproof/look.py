@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from scaleproof.attacks.base import Attack
-from scaleproof.attacks.sampled import Sampled, whole
+from scaleproof.attacks.sampled import whole
 from scaleproof.contract import (
     Finding,
     any_training,
@@ -77,17 +77,6 @@ def first_logits(classifier: Classifier, images: Images) -> list[list[float]]:
     """What `first_look` sees, for the record of a run."""
     with buffers_kept(classifier):
         return first_look(Oracle(classifier, speed=PLAIN), images, features=False)
-
-
-def sample_findings(attacks: Sequence[Attack]) -> tuple[Finding, ...]:
-    """A note where attacks look at a sample only: what they leave is not what they would leave of all."""
-    names = [attack.label for attack in attacks if isinstance(attack, Sampled)]
-    if not names:
-        return ()
-    meaning = (
-        f"{', '.join(names)}: on a random sample of the images only; evaluate_with_audit bounds the rest"
-    )
-    return (Finding(name="audit", severity="note", meaning=meaning),)
 
 
 def data_mark(images: Images) -> str:

@@ -197,9 +197,13 @@ class Oracle:
         return self.judge_outputs(x, features=False).logits
 
     def judge_chance(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of the mean probabilities over the draws, and the share of draws that are right (B,)."""
+        """Logits of the mean probabilities over the draws, and the share of as many fresh draws that are right (B,).
+
+        Fresh ones, because an example is chosen by the first: the luck that chose it is no part of its chance.
+        """
         drawn = [self.judge(x) for _ in range(self.draws)]
-        right = torch.stack([(logits.argmax(1) == y).float() for logits in drawn]).mean(0)
+        fresh = drawn if self.draws == 1 else [self.judge(x) for _ in range(self.draws)]
+        right = torch.stack([(logits.argmax(1) == y).float() for logits in fresh]).mean(0)
         return mean_logits(drawn), right
 
     @contextmanager

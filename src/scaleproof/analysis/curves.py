@@ -185,6 +185,7 @@ def evaluations(
             subject.classifier,
             subject.images,
             some,
+            mode="independent",
             seed=subject.seed,
             batch_size=subject.batch_size,
             speed=subject.speed,

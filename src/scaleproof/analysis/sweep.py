@@ -104,6 +104,7 @@ def scale_sweep(
             scaled,
             images,
             attacks,
+            mode="independent",
             seed=seed,
             batch_size=batch_size,
             speed=speed,

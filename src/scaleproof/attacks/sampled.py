@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,3 +100,19 @@ class Sampled:
 def whole(attack: Attack) -> Attack:
     """The attack behind an audit: a run that goes on with it in full is the same run."""
     return attack.attack if isinstance(attack, Sampled) else attack
+
+
+def stages(attacks: Sequence[Attack]) -> list[list[Attack]]:
+    """The attacks that come first, and the audits, which look at what is left; those of one sample together."""
+    found: dict[int, list[Attack]] = {}
+    for attack in attacks:
+        found.setdefault(attack.count if isinstance(attack, Sampled) else 0, []).append(attack)
+    return [found[size] for size in sorted(found)]
+
+
+def check_audits(attacks: Sequence[Attack], mode: str) -> None:
+    audits = [attack for attack in attacks if isinstance(attack, Sampled)]
+    if audits and mode == "independent":
+        raise ValueError(f"{audits[0].name} is an audit of what other attacks leave: give mode='cascade'")
+    if len({audit.count for audit in audits}) > 1:
+        raise ValueError(f"audits share one sample, got counts {', '.join(str(one.count) for one in audits)}")

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
+from typing import Literal
 
 from scaleproof.attacks.adapters import named_attack
 from scaleproof.attacks.apgd import APGD
@@ -97,7 +98,7 @@ class Preset:
     """How a suite is meant to be run: its mode, and the precision of its gradients where none is asked for."""
 
     mode: str
-    precision: str
+    precision: Literal["auto", "tf32", "float32"]
     draws: int = 1
 
 
@@ -123,6 +124,12 @@ def preset(names: str) -> Preset:
     return Preset(found[0].mode, precision, max(one.draws for one in found))
 
 
+class Suite(tuple[Attack, ...]):
+    """Attacks that were asked for by name, with how they are meant to be run."""
+
+    preset: Preset = OTHERWISE
+
+
 def suite(
     names: str,
     threat: Threat | None = None,
@@ -130,7 +137,7 @@ def suite(
     steps: int = 20,
     restarts: int = 1,
     step_size: float | None = None,
-) -> tuple[Attack, ...]:
+) -> Suite:
     """Attacks by name: a suite ("paper"), an attack ("si-pgd"), or several with commas between.
 
     A name with a colon is an attack from elsewhere: see `adapters.named_attack`.
@@ -142,14 +149,15 @@ def suite(
     for name in wanted:
         if name not in singles and ":" not in name:
             raise ValueError(unknown(name, [*SUITES, *singles]))
-    return unique(
-        [
-            named_attack(name, threat, steps=steps, restarts=restarts, step_size=step_size)
-            if ":" in name
-            else singles[name](threat, steps, restarts, step_size)
-            for name in wanted
-        ]
-    )
+    made = [
+        named_attack(name, threat, steps=steps, restarts=restarts, step_size=step_size)
+        if ":" in name
+        else singles[name](threat, steps, restarts, step_size)
+        for name in wanted
+    ]
+    found = Suite(unique(made))
+    found.preset = preset(names)
+    return found
 
 
 def unique(attacks: Sequence[Attack]) -> tuple[Attack, ...]:

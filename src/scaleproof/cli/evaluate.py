@@ -94,7 +94,6 @@ def run(
     report: bool = True,
 ) -> None:
     """Evaluate, unless the same run is finished; then show what is in the folder."""
-    from scaleproof.audit import evaluate_with_audit
     from scaleproof.cli.live import live_bar
     from scaleproof.cli.show import show
     from scaleproof.evaluator import evaluate
@@ -116,10 +115,7 @@ def run(
                     "keep_examples": keep_examples,
                 }
                 subject = (job.loaded.classifier, job.dataset, job.attacks)
-                if mode == "cascade":
-                    evaluation, _ = evaluate_with_audit(*subject, **settings)
-                else:
-                    evaluation = evaluate(*subject, mode=cast("EvaluatorMode", mode), **settings)
+                evaluation = evaluate(*subject, mode=cast("EvaluatorMode", mode), **settings)
                 group.wait()  # the writer clears away what the others still read
             if group.writes:
                 write(job, examined(job, evaluation) if checks else evaluation)
