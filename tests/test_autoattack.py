@@ -269,6 +269,8 @@ def test_standard_is_autoattack() -> None:
     assert (preset("standard").mode, preset("standard").precision) == ("cascade", "tf32")
     assert preset("paper").mode == "independent"
     assert preset("pgd, standard,fast") == preset("standard")
+    with pytest.raises(ValueError, match="restarts and step sizes are for pgd attacks, got 'standard'"):
+        suite("standard", restarts=3)
     assert [attack.coarsest for attack in attacks] == ["bf16", "bf16", "fp16", "fp16"]
 
 

@@ -118,6 +118,7 @@ class Evaluation:
         shares = {"clean": self.clean, **{result.name: self.robust(result.name) for result in self.attacks}}
         told = ", ".join(f"{name} {share.accuracy:.2%}" for name, share in shares.items())
         doubt = {None: ", not examined", False: ", UNRELIABLE", True: ""}[self.reliable]
+        doubt += "".join(f", {f.name.upper()}" for f in self.findings if f.severity == "warning")
         return f"Evaluation({told}, worst case {self.robust().accuracy:.2%}, n = {self.count}, {self.mode}{doubt})"
 
     @property

@@ -81,6 +81,7 @@ def pgd_factory(name: str) -> Factory:
     )
 
 
+OTHER_NAMES = {"autoattack": "standard", "aa": "standard", "cw": "pgd-cw", "fab": "fab-t", "spsa": "spsa-128"}
 AUTOATTACK = ("apgd-ce", "apgd-t", "fab-t", "square")  # "standard", in its order
 SUITES: Mapping[str, tuple[str, ...]] = {
     "paper": ("pgd", "pgd-cw", "pgd-dlr", "si-pgd"),
@@ -155,6 +156,10 @@ def suite(
         else singles[name](threat, steps, restarts, step_size)
         for name in wanted
     ]
+    if (restarts > 1 or step_size is not None) and all(
+        name not in OBJECTIVES and ":" not in name for name in wanted
+    ):
+        raise ValueError(f"restarts and step sizes are for pgd attacks, got {names!r}, which has its own")
     found = Suite(unique(made))
     found.preset = preset(names)
     return found
@@ -174,6 +179,6 @@ def unique(attacks: Sequence[Attack]) -> tuple[Attack, ...]:
 
 
 def unknown(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(OTHER_NAMES.get(name.lower(), name), known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"no attack or suite is called {name!r}.{hint} There are: {', '.join(known)}"

@@ -37,7 +37,9 @@ def scale(subject: Subject) -> Check:
         "Use attacks that do not depend on the scale (si-pgd, pgd-cw, pgd-std, apgd-t); see scaleproof sweep."
     )
     if subject.invariant:
-        return not_asked("scale", label, "The number rests on an attack that no scale can fool.", advice)
+        return not_asked(
+            "scale", label, "No need: the number rests on an attack that no scale can fool.", advice
+        )
     top = subject.logits.topk(2, dim=1).values
     gap = float((top[:, 0] - top[:, 1]).median())
     left = ~subject.by_cross_entropy.ever

@@ -40,8 +40,10 @@ Attacks = Annotated[
         "from elsewhere: torchattacks:NAME, foolbox:NAME, module:function."
     ),
 ]
-Steps = Annotated[int, typer.Option(help="Steps of fgsm and pgd attacks; the others have their own.")]
-Restarts = Annotated[int, typer.Option(help="Random restarts; the worst case over them counts.")]
+Steps = Annotated[int, typer.Option(min=1, help="Steps of pgd attacks; the others have their own.")]
+Restarts = Annotated[
+    int, typer.Option(help="Random restarts of pgd attacks; the worst case over them counts.")
+]
 Norm = Annotated[str, typer.Option(help="linf or l2.")]
 Eps = Annotated[
     str | None,

@@ -59,9 +59,8 @@ def check_remarks(document: Document) -> list[str]:
         if checks is None:
             return ["Not examined: is the number real?"]
         passed = sum(check["passed"] is True for check in checks)
-        unasked = "; ".join(check["label"] for check in checks if check["passed"] is None)
-        rest = f" Could not be asked: {unasked}." if unasked else ""
-        return [f"Examined: {passed} checks passed, none failed.{rest}"]
+        unasked = [f"Not asked: {c['label']}. {c['meaning']}" for c in checks if c["passed"] is None]
+        return [f"Examined: {passed} checks passed, none failed.", *unasked]
     failed = [check for check in checks or () if check["passed"] is False]
     said = [
         f"check failed, {check['label']}{figures(check)}: {check['meaning']} {check['advice']}".strip()
