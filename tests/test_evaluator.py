@@ -115,6 +115,14 @@ def test_the_model_and_the_random_state_are_left_alone() -> None:
     assert all(parameter.grad is None for parameter in net.parameters())
 
 
+def test_work_that_is_done_already_is_no_work_left() -> None:
+    net, data = case()
+    store, seen = MemoryStore(), list[Progress]()
+    evaluate(net, data, PAPER, store=store)
+    evaluate(net, data, PAPER, store=store, progress=seen.append)
+    assert (seen[-1].done, seen[-1].total) == (0, 0)
+
+
 def test_progress_tells_the_truth() -> None:
     net, data = case()
     seen: list[Progress] = []

@@ -23,14 +23,15 @@ Report = Callable[[Progress], None]
 
 
 class Meter:
-    """Counts the steps of a run; a unit is its steps and a judgement."""
+    """Counts the steps of a run; a unit is its steps and a judgement. What is found done already is no work left."""
 
     def __init__(self, report: Report, count: int, unbroken: int) -> None:
         self.report, self.count, self.unbroken = report, count, unbroken
         self.done, self.total, self.unit_end, self.label = 0, 0, 0, ""
+        self.unit_begin = 0
 
     def begin(self, label: str, steps: int) -> None:
-        self.label, self.unit_end = label, self.unit_end + steps
+        self.label, self.unit_begin, self.unit_end = label, self.done, self.done + steps
         self.tell()
 
     def tick(self) -> None:
@@ -38,7 +39,11 @@ class Meter:
         self.tell()
 
     def end(self, broken: int) -> None:
-        self.done, self.unbroken = self.unit_end, self.unbroken - broken
+        if self.done == self.unit_begin:  # nobody took a step
+            self.total -= self.unit_end - self.unit_begin
+        else:
+            self.done = self.unit_end
+        self.unbroken -= broken
         self.tell()
 
     def tell(self) -> None:

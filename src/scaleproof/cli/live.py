@@ -1,7 +1,8 @@
-"""A live progress bar with the current robust accuracy; silent where there is no terminal."""
+"""A live progress bar with the current robust accuracy; without a terminal, a line from time to time."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from scaleproof.progress import Progress as Step
     from scaleproof.train import Plan
     from scaleproof.training import Progress as TrainStep
+
+SECONDS_BETWEEN_LINES = 30.0  # where there is no terminal
 
 
 @contextmanager
@@ -34,10 +37,15 @@ def live_bar(*, shown: bool = True, robust: bool = True) -> Iterator[Callable[[S
         Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as bar,
     ):
         task = bar.add_task("loading", total=None, robust="-")
+        told = time.monotonic()
 
         def show(step: Step) -> None:
+            nonlocal told
             robust = f"{100 * step.unbroken / step.count:.1f}%"
             bar.update(task, description=step.label, completed=step.done, total=step.total, robust=robust)
+            if shown and not console.is_terminal and time.monotonic() - told >= SECONDS_BETWEEN_LINES:
+                told, share = time.monotonic(), 100 * step.done / max(step.total, 1)
+                console.print(f"{step.label}: {share:.0f}% of the work done", soft_wrap=True)
 
         yield show
 
