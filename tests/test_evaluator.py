@@ -12,6 +12,7 @@ from scaleproof import Classifier, Threat, evaluate, suite
 from scaleproof.attacks import PGD
 from scaleproof.evaluation import Evaluation, Share, wilson
 from scaleproof.progress import Progress
+from scaleproof.store import MemoryStore
 
 PAPER = suite("paper", Threat(eps=0.02), steps=5)
 
@@ -246,8 +247,6 @@ def test_useless_gradients_are_said(wrapper: type[NanGradient], name: str, norm:
 
 
 def test_a_store_never_answers_for_another_run() -> None:
-    from scaleproof.store import MemoryStore
-
     net, data = case(10, 0)
     store = MemoryStore()
     evaluate(net, data, PAPER, store=store)
