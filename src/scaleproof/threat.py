@@ -33,7 +33,7 @@ class Threat:
         if self.norm not in get_args(Norm):
             raise ValueError(f"norm must be one of {', '.join(get_args(Norm))}, got {self.norm!r}")
         if self.eps is UNSET and self.norm == "l2":
-            raise ValueError("eps must be given for l2, for example Threat(norm='l2', eps=0.5)")
+            raise ValueError("eps must be given for l2, for example --eps 0.5 or Threat(norm='l2', eps=0.5)")
         if self.eps is UNSET:
             object.__setattr__(self, "eps", LINF_EPS)
         if not (math.isfinite(self.eps) and self.eps >= 0):

@@ -87,8 +87,9 @@ def evaluation_remarks(document: Document) -> list[str]:
     if "expected" in document:
         found = document["expected"]
         said.append(
-            f"Expected accuracy over {found['draws']} draws: clean {100 * found['clean']:.2f}%, "
-            f"worst case {100 * found['worst_case']:.2f}%."
+            f"A randomised model: quote its expected accuracy over {found['draws']} draws, clean "
+            f"{100 * found['clean']:.2f}%, worst case {100 * found['worst_case']:.2f}%; the table goes by the mean "
+            "probabilities of the draws."
         )
     said += [f"{finding['severity']}: {finding['meaning']}." for finding in document["findings"]]
     return [*said, "Robust accuracy is an upper bound."]
