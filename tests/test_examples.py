@@ -38,7 +38,7 @@ def test_examples_survive_a_kill(tmp_path: Path, mode: Any) -> None:
 
         return report
 
-    for name, moments in (("cut", (12, 30, 55)), ("plain", ())):  # the last had its units without examples
+    for name, moments in (("cut", (12, 18, 25)), ("plain", ())):  # the last had its units without examples
         store = FolderStore(tmp_path / name)
         for at in moments:
             with pytest.raises(KilledError):
