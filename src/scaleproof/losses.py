@@ -102,6 +102,12 @@ class StandardisedProbabilities:
         return StandardisedLogits(self.scale)(output).softmax(1)
 
 
+def decided(logits: Tensor, y: Tensor) -> Tensor:
+    """The class of the largest logit (B,); logits that are not numbers decide for none, so for a wrong class."""
+    wrong = (y == 0).to(y.dtype)
+    return torch.where(logits.isnan().any(1), wrong, logits.argmax(1))
+
+
 # Forms: the true class against the rest.
 
 

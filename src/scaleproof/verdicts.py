@@ -10,7 +10,7 @@ from torch import Tensor
 
 from scaleproof.attacks.base import Attack
 from scaleproof.evaluation import VERDICTS
-from scaleproof.losses import margin
+from scaleproof.losses import decided, margin
 from scaleproof.oracle import Oracle
 from scaleproof.units import digests
 
@@ -34,9 +34,3 @@ def verdict(attack: Attack, oracle: Oracle, x: Tensor, found: Tensor, y: Tensor)
         name: tensor.cpu().numpy().astype(VERDICTS[name]) for name, tensor in tensors.items()
     }
     return {**arrays, "digest": digests(found)}
-
-
-def decided(logits: Tensor, y: Tensor) -> Tensor:
-    """The class of the largest logit (B,); logits that are not numbers decide for none, so for a wrong class."""
-    wrong = (y == 0).to(y.dtype)
-    return torch.where(logits.isnan().any(1), wrong, logits.argmax(1))

@@ -22,7 +22,7 @@ from scaleproof.contract import check_mode
 from scaleproof.data import Dataset, load, names
 from scaleproof.evaluation import Share
 from scaleproof.images import Rows, spans
-from scaleproof.losses import margin
+from scaleproof.losses import decided, margin
 from scaleproof.models.architectures import weights_digest
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.models.specs import is_code, is_path, load_model
@@ -192,7 +192,7 @@ class Recount:
         """Whether each image is right, its margin, and its largest logit in size."""
         y = y.to(self.oracle.device)
         logits = self.oracle.judge(x.to(self.oracle.device)).double()
-        answers = (logits.argmax(1) == y, margin(logits, y), logits.abs().amax(1))
+        answers = (decided(logits, y) == y, margin(logits, y), logits.abs().amax(1))
         right, margins, scale = (tensor.cpu().numpy() for tensor in answers)
         return right, margins, scale
 

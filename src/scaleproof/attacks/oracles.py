@@ -25,9 +25,7 @@ class Oracles:
     def __init__(self, main: Oracle) -> None:
         self.main = main
         self.finer: dict[Format, Oracle] = {}
-        self.paired: dict[
-            float, bool
-        ] = {}  # whether differences over such a step come in pairs from the main one
+        self.paired: dict[float, bool] = {}  # by step: whether differences come in pairs from the main one
         self.refused: set[Format] = set()  # formats whose range this network leaves
         self.said: list[str] = []
 
@@ -45,11 +43,8 @@ class Oracles:
                     else f"differences in fp16 are {100 * error:.0f}% off here: float32 in their place"
                 )
             oracle = self.suited(attack)
-            if (
-                oracle is not self.main
-                and oracle.format == "fp16"
-                and not bool(oracle.logits(x).isfinite().all())
-            ):
+            coarse = oracle is not self.main and oracle.format == "fp16"
+            if coarse and not bool(oracle.logits(x).isfinite().all()):
                 self.refused.add("fp16")
                 self.said.append("this network leaves the range of fp16: TF32 in its place")
 

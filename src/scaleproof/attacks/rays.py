@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from scaleproof.attacks.base import Format, State
+from scaleproof.losses import decided
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import DEFAULT_THREAT, Threat, rows_like
@@ -73,7 +74,7 @@ class RayS:
         radius = torch.where(state.searching, (state.low + state.high) / 2, state.radius)
         point = along(state.clean, ray, radius)
         logits = oracle.logits(point)
-        state = answered(state, ray, radius, misclassified(logits, state.true_class))
+        state = answered(state, ray, radius, decided(logits, state.true_class) != state.true_class)
         inside = radius <= self.threat.eps
         return replace(
             state,
@@ -109,7 +110,7 @@ def convincing(oracle: Oracle, state: RaySState) -> Tensor:
     first = tolerance(state) + OUTWARDS_SHARE * radius
     for doubling in range(OUTWARDS):
         logits = oracle.judge(along(state.clean, state.signs, radius))
-        short = state.hit & ~misclassified(logits, state.true_class)
+        short = state.hit & (decided(logits, state.true_class) == state.true_class)
         if not bool(short.any()):
             break
         radius = torch.where(short, radius + first * 2**doubling, radius)
@@ -118,11 +119,6 @@ def convincing(oracle: Oracle, state: RaySState) -> Tensor:
 
 def tolerance(state: RaySState) -> float:
     return TOLERANCE / math.sqrt(state.signs.shape[1])
-
-
-def misclassified(logits: Tensor, y: Tensor) -> Tensor:
-    """Whether another class is decided for, or none because a logit is not a number (B,)."""
-    return (logits.argmax(1) != y) | logits.isnan().any(1)
 
 
 def flipped(state: RaySState) -> Tensor:

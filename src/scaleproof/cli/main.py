@@ -94,7 +94,7 @@ def main() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Large buffers come from memory the process has already: asking the system for each is half of SPSA's time."""
+    """Large buffers come from memory the process has already: asking the system for each takes time."""
     with suppress(OSError, AttributeError, TypeError):  # another libc than glibc
         set_option = ctypes.CDLL(None).mallopt
         for option, value in ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, 2**28)):
