@@ -17,7 +17,6 @@ jsonschema = pytest.importorskip("jsonschema")
 
 ROOT = Path(__file__).resolve().parents[1]
 KINDS = {  # how a file is called, as a pattern -> its schema; the first that fits counts
-    "demo-network/training.json": "demo-network",
     "benchmarks/parity-*.json": "benchmark-parity",
     "benchmarks/training-*.json": "benchmark-training",
     "benchmarks/memory-*.json": "benchmark-memory",
@@ -44,7 +43,7 @@ KINDS = {  # how a file is called, as a pattern -> its schema; the first that fi
     "reproduction.json": "reproduction",
 }
 UNSAID = {  # written without a version, now or once; the record of a model is RobustBench's form, not ours
-    *("demo-network", "robustbench-info"),
+    "robustbench-info",
     *(f"benchmark-{name}" for name in ("attacks", "memory", "parity", "training")),
 }
 
