@@ -147,7 +147,7 @@ def test_the_guard_rolls_back_and_takes_smaller_steps(monkeypatch: pytest.Monkey
         if progress.epoch == 3 and progress.step == training.steps and training.rollbacks:
             kept = {name: tensor.clone() for name, tensor in weights_of(training.classifier).items()}
             assert same(kept, training.best["validation"].weights)
-            assert all(not momentum.any() for momentum in training.stepper.momenta)
+            assert all(not momentum.any() for momentum in training.stepper.optimizer.momenta)
     assert kept is not None
     assert len(training.history) == 5
     step = training.current_defense(4).inner.step_size  # type: ignore[union-attr]

@@ -113,6 +113,28 @@ def without_gradients() -> str:
     return table(head, rows) + "\n(" + "; ".join(sorted(facts)) + ")\n"
 
 
+def differences() -> str:
+    """How much of SPSA's small differences each number format keeps, and what SPSA finds with them."""
+    record = read("benchmarks/differences-h200.json")
+    rows = [
+        [row["format"], f"{100 * row['relative_error']:.2f}", f"{row['correlation']:.5f}"]
+        for row in record["rows"]
+    ]
+    found = {row["precision"]: row for row in record["spsa"]}
+    runs = " and ".join(
+        f"{row['seconds']:.1f} s and leaves {row['robust']['correct']} with `--precision {name}`"
+        for name, row in found.items()
+    )
+    same = set(found["auto"]["broken"]) == set(found["float32"]["broken"])
+    alike = "the same ones" if same else "not the same ones"
+    facts = f"{record['hardware']['name']}, commit {record['commit']}; `benchmarks/differences.py`"
+    return (
+        table(["difference quotients in", "error, %", "correlation with float64"], rows)
+        + f"\n({record['directions']:,} directions over {record['difference']:g}; {facts})\n\n"
+        + f"SPSA on {record['images']} of the images takes {runs}, {alike}.\n"
+    )
+
+
 def growth() -> str:
     """How the cost grows, in words beside the picture."""
     record = read("benchmarks/growth-h200.json")

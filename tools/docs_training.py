@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean, stdev
 from typing import Any
 
-from docs_parts import RESULTS, percent, read, table
+from docs_parts import RESULTS, percent, provenance, read, table
 
 
 def trainings() -> str:
@@ -35,6 +35,25 @@ def trainings() -> str:
         facts.add(
             f"{found['data']['name']}, n = {count:,}, {hardware}, torch {run['versions']['torch']}, {run['commit']}"
         )
+    return table(head, rows) + "\n(" + "; ".join(sorted(facts)) + ")\n"
+
+
+def recipes() -> str:
+    """The same defense by the default recipe and by the paper's text."""
+    folders = ("paper/cifar10-resnet18-at/pang-120/seed-0/train", "recipes/at-paper-literal")
+    rows, facts = [], set()
+    for folder in folders:
+        found, run = read(f"{folder}/training.json"), read(f"{folder}/run.json")
+        for kind in ("selected", "last"):
+            evaluation = found["results"][kind]["evaluation"]
+            scores = {attack["name"]: percent(attack["robust"]) for attack in evaluation["attacks"]}
+            numbers = [percent(evaluation["clean"]), scores["pgd"], scores["pgd-cw"]]
+            rows.append(
+                [f"`{found['recipe']['name']}`, {kind}", str(found["results"][kind]["epoch"]), *numbers]
+            )
+        what = f"{found['label']}, {found['model']['architecture']}, {len(found['history'])} epochs"
+        facts.add(f"{what}, {provenance(run, found['test']['count'])}")
+    head = ["recipe, weights", "epoch", "clean", "PGD-20", "CW-20"]
     return table(head, rows) + "\n(" + "; ".join(sorted(facts)) + ")\n"
 
 
@@ -97,7 +116,7 @@ def precisions() -> str:
         [name, precision, f"{len(runs)}: {', '.join(map(str, sorted(runs)))}", *means(runs)]
         for (name, precision), runs in found.items()
     ]
-    head = ["training", "precision", "seeds", "clean", "PGD-20", "CW-20", "SI-PGD-20", "worst", "minutes"]
+    head = ["training", "precision", "seeds", "clean", "PGD-20", "CW-20", "SI-PGD-20", "worst"]
     facts = {
         f"n = {training['test']['count']:,}, {run['hardware']['name']}, commit {run['commit']}"
         for runs in found.values()
@@ -112,16 +131,15 @@ def precisions() -> str:
 
 
 def means(runs: dict[int, tuple[Any, Any]]) -> list[str]:
-    """Clean, three attacks and the worst case of the last weights, and minutes, over seeds."""
-    columns: list[list[float]] = [[] for _ in range(6)]
-    for training, run in runs.values():
+    """Clean, three attacks and the worst case of the last weights, over seeds."""
+    columns: list[list[float]] = [[] for _ in range(5)]
+    for training, _ in runs.values():
         evaluation = training["results"]["last"]["evaluation"]
         attacks = {attack["name"]: attack["robust"] for attack in evaluation["attacks"]}
         shares = [evaluation["clean"], *(attacks[name] for name in ("pgd", "pgd-cw", "si-pgd"))]
         shares.append(evaluation["worst_case"])
-        numbers = [*(100 * share["accuracy"] for share in shares), run["seconds"] / 60]
-        for column, number in zip(columns, numbers, strict=True):
-            column.append(number)
+        for column, share in zip(columns, shares, strict=True):
+            column.append(100 * share["accuracy"])
     return [f"{fmean(column):.2f}" + spread(column) for column in columns]
 
 

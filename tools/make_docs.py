@@ -14,16 +14,17 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from docs_attacks import autoattack_line, growth, near_misses, parity, suites, without_gradients
+from docs_attacks import autoattack_line, differences, growth, near_misses, parity, suites, without_gradients
 from docs_museum import annex, annex_first, check_cost, limits, museum
 from docs_objectives import objectives
 from docs_parts import RESULTS, ROOT, percent, provenance, read, table
-from docs_training import first_step, precisions, training_speed, training_speed_line, trainings
+from docs_training import first_step, precisions, recipes, training_speed, training_speed_line, trainings
 
 if TYPE_CHECKING:
     from scaleproof.paper.reproduction import Reproduction
 
-DOCUMENTS = ("README.md", "docs/results/README.md", "docs/lab-log.md", "docs/trust.md", "docs/objectives.md")
+DOCUMENTS = ("README.md", "docs/results/README.md")
+DOCUMENTS += tuple(f"docs/{name}.md" for name in ("lab-log", "objectives", "readings", "trust"))
 BLOCK = re.compile(r"(<!-- generated: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -135,10 +136,12 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "suites": suites,
     "near-misses": near_misses,
     "without-gradients": without_gradients,
+    "differences": differences,
     "growth": growth,
     "objectives": objectives,
     "training-speed": training_speed,
     "precisions": precisions,
+    "recipes": recipes,
     "first-step": first_step,
     "speed-lines": lambda: autoattack_line() + training_speed_line(),
     "museum": museum,

@@ -60,13 +60,17 @@ def headline(run: Run) -> str:
     """Print the one number that matters, as the bound that it is."""
     if run.evaluation is None:
         return scale.scale_headline(run.sweep) if run.sweep else ""
-    return bound(run.evaluation.worst_case, trusted=words.trusted(run.evaluation))
+    evaluation = run.evaluation
+    return bound(evaluation.worst_case, trusted=words.trusted(evaluation), expected=evaluation.expected)
 
 
 def detail(run: Run) -> str:
     """Print how sure the headline is: its interval and the number of images."""
     if run.evaluation is None:
         return scale.scale_detail(run.sweep) if run.sweep else ""
+    expected = run.evaluation.expected
+    if expected is not None:
+        return f"mean of {expected.draws} draws, n = {run.evaluation.worst_case.count}"
     return surety(run.evaluation.worst_case)
 
 
@@ -147,7 +151,7 @@ def provenance_pairs(run: Run) -> list[tuple[str, str]]:
     if measured is not None:
         pairs += [
             ("Model", words.model_text(measured.model)),
-            ("Head", measured.model.head or "none found"),
+            ("Head", measured.model.head or "not looked for: no attack needed it"),
             ("Weights SHA-256", measured.model.weights_sha256),
             ("Data", words.data_text(measured.data)),
             ("Data SHA-256", measured.data.sha256),

@@ -5,8 +5,9 @@ from functools import partial
 from scaleproof.report import plots
 from scaleproof.report.analysis.figures import analysis_plates
 from scaleproof.report.plate import Plate
-from scaleproof.report.records import Run, Training
+from scaleproof.report.records import Run
 from scaleproof.report.training import plots as training_plots
+from scaleproof.report.training.records import Training
 from scaleproof.report.training.words import counts_text, falls, probes, rollbacks, term_names
 
 

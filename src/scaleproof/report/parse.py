@@ -6,6 +6,7 @@ from scaleproof.report.records import (
     Check,
     Data,
     Evaluation,
+    Expected,
     Finding,
     Model,
     Provenance,
@@ -130,6 +131,12 @@ def parse_evaluation(fields: Fields) -> Evaluation:
     return parse_verdict(fields, model, data, parse_threat(fields.child("threat")))
 
 
+def parse_expected(fields: Fields) -> Expected:
+    """Read what is to be expected of a randomised model."""
+    clean, worst = fields.fraction("clean"), fields.fraction("worst_case")
+    return Expected(draws=fields.whole("draws"), clean=clean, worst_case=worst)
+
+
 def parse_verdict(fields: Fields, model: Model, data: Data, threat: Threat) -> Evaluation:
     """Read what follows from the attacks on a known classifier."""
     evaluation = Evaluation(
@@ -144,6 +151,7 @@ def parse_verdict(fields: Fields, model: Model, data: Data, threat: Threat) -> E
         speed=parse_speed(fields.child("speed")),
         reliable=fields.optional_flag("reliable"),
         checks=parse_checks(fields),
+        expected=parse_expected(fields.child("expected")) if "expected" in fields.values else None,
     )
     check_evaluation(fields, evaluation)
     return evaluation

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from scaleproof.report import tables, words
-from scaleproof.report.records import Evaluation, Finding, Provenance, Run, Share, Speed, Verdicts
+from scaleproof.report.records import Evaluation, Expected, Finding, Provenance, Run, Share, Speed, Verdicts
 from scaleproof.report.tables import Table
 
 
@@ -32,10 +32,29 @@ class Document:
     alarm: str = ""
 
 
-def bound(worst: Share, *, trusted: bool = True) -> str:
-    """Print robust accuracy as the bound that it is, and as unreliable where a check failed."""
-    text = f"obust accuracy at most {words.share_percent(worst)}"
-    return f"R{text}" if trusted else f"Unreliable: r{text}"
+def bound(worst: Share, *, trusted: bool = True, expected: Expected | None = None) -> str:
+    """Print robust accuracy as the bound that it is, and as unreliable where a check failed.
+
+    Of a randomised model it is the expected one, over its draws.
+    """
+    text = f"robust accuracy at most {words.share_percent(worst)}"
+    if expected is not None:
+        text = f"expected robust accuracy at most {words.percent(expected.worst_case, words.decimals(worst.count))}"
+    return f"Unreliable: {text}" if not trusted else text[0].upper() + text[1:]
+
+
+def expected_sentences(evaluation: Evaluation) -> tuple[str, ...]:
+    """Say how the number of a randomised model is to be read, or nothing of any other."""
+    expected, worst = evaluation.expected, evaluation.worst_case
+    if expected is None:
+        return ()
+    places = words.decimals(worst.count)
+    return (
+        f"The model is randomised. What to quote is its expected accuracy over {expected.draws} draws: clean "
+        f"{words.percent(expected.clean, places)}, and {words.percent(expected.worst_case, places)} on the worst "
+        f"example found for each image. The tables go by the mean probabilities of the draws, as the attacks do "
+        f"({words.share_percent(worst)} in the worst case).",
+    )
 
 
 def surety(worst: Share) -> str:
@@ -59,7 +78,7 @@ def meaning(evaluation: Evaluation) -> tuple[str, ...]:
         "cannot, and a stronger attack can only lower the number. The interval covers the choice of test "
         "images, not the weakness of the attacks."
     )
-    return (first, second, *warning_sentence(evaluation))
+    return (first, *expected_sentences(evaluation), second, *warning_sentence(evaluation))
 
 
 def warning_sentence(evaluation: Evaluation) -> tuple[str, ...]:

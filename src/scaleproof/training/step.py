@@ -19,6 +19,7 @@ from scaleproof.speed.precision import has_fast_bf16
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.images import Resident
 from scaleproof.training.learner import ModelLearner
+from scaleproof.training.sgd import SGD
 
 CHANCE = (nn.modules.dropout._DropoutNd, nn.RReLU)  # layers that draw random numbers in train mode
 SLOTS = 16  # of the running totals: rows, right ones, then one a term
@@ -54,7 +55,7 @@ class Stepper:
         self.bf16 = trains_in_bf16(speed, self.device)
         self.speed = speed
         self.parameters = [p for p in classifier.parameters() if p.requires_grad]
-        self.optimizer = sgd(self.parameters, config, self.device)
+        self.optimizer = SGD(self.parameters, momentum=config.momentum, weight_decay=config.weight_decay)
         self.memory = defense.new_memory(images.plain(slice(0, config.batch_size)))
         self.totals = torch.zeros(SLOTS, dtype=torch.float64, device=self.device)
         self.names: tuple[str, ...] = ()
@@ -64,29 +65,19 @@ class Stepper:
         captures = speed.graph and self.device.type == "cuda" and group.size == 1
         self.graphs = GraphCache(self.device, self.state) if captures else None
 
-    @property
-    def momenta(self) -> list[Tensor]:
-        return [
-            self.optimizer.state[p]["momentum_buffer"] for p in self.parameters if self.optimizer.state[p]
-        ]
-
     def state(self) -> Sequence[Tensor]:
         """Every tensor that a step changes."""
         return [
             *self.classifier.parameters(),
             *self.classifier.buffers(),
-            *self.momenta,
+            *self.optimizer.momenta,
             *self.memory.values(),
             self.totals,
         ]
 
     def step(self, defense: Defense, draws: Draws, rate: float) -> None:
         """Train on one batch; the same batch on every rank, each of which takes its part."""
-        for group in self.optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
+        self.optimizer.rate.fill_(rate)
         part = draws.part(self.group.part(len(draws.rows)))
         compute = partial(self.compute, defense, len(draws.rows))
         with self.own_chance(draws.key):
@@ -109,7 +100,7 @@ class Stepper:
         self, defense: Defense, whole: int, rows: Tensor, places: Tensor, *noise: Tensor
     ) -> tuple[Tensor, ...]:
         """The step itself, on this rank's rows of a batch of `whole`."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.forget_gradients()
         learner = ModelLearner(self.classifier, defense.batch_norm, self.speed, self.bf16)
         with learner.arithmetic(), torch.enable_grad():
             if len(rows):
@@ -198,16 +189,3 @@ def trains_in_bf16(speed: Speed, device: torch.device) -> bool:
     if speed.precision == "auto":
         return device.type == "cuda" and has_fast_bf16(device)
     return speed.precision == "bf16"
-
-
-def sgd(parameters: list[torch.nn.Parameter], config: TrainConfig, device: torch.device) -> torch.optim.SGD:
-    """SGD with momenta that exist from the start; on a GPU one kernel whose rate is a tensor."""
-    cuda = device.type == "cuda"
-    rate: Tensor | float = torch.zeros((), device=device) if cuda else 0.0
-    optimizer = torch.optim.SGD(
-        parameters, lr=rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=cuda
-    )
-    if config.momentum > 0:
-        for parameter in parameters:
-            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-    return optimizer

@@ -237,13 +237,15 @@ class Trainer:
         self.rollbacks += 1
         load_weights(self.measured, best.weights)
         load_weights(self.classifier, best.weights)
-        for tensor in (*self.stepper.momenta, *self.stepper.memory.values()):
+        for tensor in (*self.stepper.optimizer.momenta, *self.stepper.memory.values()):
             tensor.zero_()
 
     def tensors(self) -> State:
         """Everything that the rest of the run depends on."""
         found = {f"model/{name}": tensor for name, tensor in weights_of(self.classifier).items()}
-        found |= {f"momentum/{number:04d}": tensor for number, tensor in enumerate(self.stepper.momenta)}
+        found |= {
+            f"momentum/{number:04d}": tensor for number, tensor in enumerate(self.stepper.optimizer.momenta)
+        }
         found |= {f"memory/{name}": tensor for name, tensor in self.stepper.memory.items()}
         if self.averaged is not None:
             found |= {f"average/{name}": tensor for name, tensor in weights_of(self.averaged).items()}

@@ -9,9 +9,9 @@ from scaleproof.report.compare.curves import with_curves
 from scaleproof.report.compare.entries import WORST, Entry, share_of
 from scaleproof.report.plate import Plate
 from scaleproof.report.plots import bar_axes, draw_bar, draw_legend, scale_axis
-from scaleproof.report.records import Training
 from scaleproof.report.style import COLOURS, DASHES, INK, MARKERS, SETTINGS, percent_axis, plain
 from scaleproof.report.training.plots import accuracy_axis, draw_series, epoch_axis
+from scaleproof.report.training.records import Training
 from scaleproof.report.training.words import PROBES, probes, standings
 
 if TYPE_CHECKING:

@@ -4,17 +4,8 @@ from collections.abc import Mapping
 
 from scaleproof.report.fields import Fields
 from scaleproof.report.parse import parse_data, parse_threat, parse_verdict
-from scaleproof.report.records import (
-    BatchNorm,
-    Checkpoint,
-    Config,
-    Data,
-    Epoch,
-    Model,
-    Standing,
-    Threat,
-    Training,
-)
+from scaleproof.report.records import Data, Model, Threat
+from scaleproof.report.training.records import BatchNorm, Checkpoint, Config, Epoch, Standing, Training
 
 EPOCH_FIELDS = frozenset(
     [

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from scaleproof.report.plots import draw_legend
-from scaleproof.report.records import Standing, Training
 from scaleproof.report.style import COLOURS, DASHES, FAINT, INK, MARKERS, SETTINGS, plain, tidy_log_axis
+from scaleproof.report.training.records import Standing, Training
 from scaleproof.report.training.words import (
     PROBES,
     falls,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from scaleproof.report import tables, words
 from scaleproof.report.checks import checks_section, checks_sentence
-from scaleproof.report.records import Checkpoint, Finding, Run, Training
+from scaleproof.report.records import Finding, Run
 from scaleproof.report.sections import (
     Document,
     Section,
@@ -20,6 +20,7 @@ from scaleproof.report.sections import (
     speed_sentence,
     surety,
 )
+from scaleproof.report.training.records import Checkpoint, Training
 from scaleproof.report.training.tables import (
     checkpoints_table,
     curve_table,

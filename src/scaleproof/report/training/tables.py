@@ -4,8 +4,9 @@ import math
 from collections.abc import Callable, Sequence
 
 from scaleproof.report import words
-from scaleproof.report.records import Checkpoint, Epoch, Provenance, Standing, Training
+from scaleproof.report.records import Provenance
 from scaleproof.report.tables import Row, Table, columns, flatten, on_cosine, pair_table
+from scaleproof.report.training.records import Checkpoint, Epoch, Standing, Training
 from scaleproof.report.training.words import (
     PROBES,
     batch_norm_pairs,

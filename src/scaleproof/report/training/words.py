@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from scaleproof.report import words
-from scaleproof.report.records import Checkpoint, Epoch, Standing, Training
+from scaleproof.report.training.records import Checkpoint, Epoch, Standing, Training
 
 PROBES = {"validation": "held-out", "test": "test"}
 MOST_ROWS = 20
