@@ -116,7 +116,7 @@ def test_refusal_and_absence_of_a_server(tmp_path):
         ask(base, tmp_path)
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
-        with pytest.raises(DownloadError, match=r"cannot be reached .* run again"):
+        with pytest.raises(DownloadError, match=rf"cannot be reached .* run again.*{tmp_path}"):
             ask(f"http://127.0.0.1:{reserved.getsockname()[1]}", tmp_path)
 
 

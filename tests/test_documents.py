@@ -5,8 +5,14 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from typer.testing import CliRunner
+
+from scaleproof import load_model
+from scaleproof.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "docs/results/README.md"])
@@ -41,6 +47,21 @@ def test_the_page_on_attacks_runs(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "add-an-attack.md").read_text(), re.DOTALL)
     exec(compile("\n".join(blocks), "add-an-attack.md", "exec"), {"__name__": "page"})
     assert "momentum" in capsys.readouterr().out
+
+
+def test_the_page_on_verifying_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = "evaluate demo --attacks pgd --steps 3 --limit 20 --keep-examples --no-checks --no-report --out runs/mine"
+    assert CliRunner().invoke(app, words.split()).exit_code == 0
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "verify.md").read_text(), re.DOTALL)
+    page: dict[str, Any] = {"__name__": "page"}
+    exec(compile(block, "verify.md", "exec"), page)
+    assert len(page["images"]) > 0
+    decided = load_model("demo").classifier(torch.from_numpy(page["images"])).argmax(1)
+    assert (decided != page["labels"]).all()
+    assert "pgd 0" in capsys.readouterr().out
 
 
 def test_the_page_on_defenses_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,7 +61,7 @@ def silent(subject: Subject) -> Check:
     return seldom(
         "silent-success", "What was broken on the way is returned", lost, SILENT_LIMIT,
         "The share of images that were misclassified at some step of PGD but not at its last:",
-        "Keep the best iterate (the attacks here do), or let broken images leave the loop (cascade).",
+        "Keep the best iterate, as APGD does and PGD(keep='best'), or let broken images leave the loop (cascade).",
     )  # fmt: skip
 
 

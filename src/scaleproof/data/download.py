@@ -49,9 +49,12 @@ def fetch(remote: Remote, folder: Path, progress: Progress | None = None, *, tim
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{remote.file}.part"
     if not _is_whole(part, remote):
-        answer = _open(remote, part.stat().st_size if part.exists() else 0, timeout)
-        with answer.stream:
-            _save(answer, part, remote, progress or _silent)
+        try:
+            answer = _open(remote, part.stat().st_size if part.exists() else 0, timeout)
+            with answer.stream:
+                _save(answer, part, remote, progress or _silent)
+        except DownloadError as error:
+            raise DownloadError(f"{error} The data folder for it: {folder.resolve()}") from error
         _check_hash(part, remote)
     os.replace(part, target)
     return target
