@@ -4,6 +4,8 @@
     python benchmarks/autoattack_parity.py --images 200 --out docs/results/benchmarks/parity-cpu.json       (CPU)
     python benchmarks/autoattack_parity.py --device cuda --model weights.safetensors --arch resnet18 --data cifar10 \
         --images 1000 --batch 500 --out docs/results/benchmarks/parity-h200.json
+    python benchmarks/autoattack_parity.py --norm l2 --eps 0.5 --images 50 \
+        --out docs/results/benchmarks/parity-l2-cpu.json
 
 Both attack what their own earlier stages left. Robust accuracy after each stage, the share of images on which the two
 agree, seconds, and forward and backward passes, counted by a wrapper around the peer's model and by our oracle.
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from scaleproof import Speed, Threat, evaluate, load, load_model, suite
 from scaleproof.attacks import Square
 from scaleproof.provenance import provenance
 
+PEERS_NAMES = {"linf": "Linf", "l2": "L2"}
 STAGES = ("apgd-ce", "apgd-t", "fab-t", "square")
 
 
@@ -58,7 +62,13 @@ def run_peer(net: nn.Module, x: Tensor, y: Tensor, given: argparse.Namespace) ->
     for stage in given.stages.split(","):
         model.forwards = model.backwards = 0
         attack = AutoAttack(
-            model, norm="Linf", eps=8 / 255, version="custom", attacks=[stage], device=given.device, seed=0
+            model,
+            norm=PEERS_NAMES[given.norm],
+            eps=float(Fraction(given.eps)),
+            version="custom",
+            attacks=[stage],
+            device=given.device,
+            seed=0,
         )
         attack.apgd.n_restarts = 1  # as in its version "standard"
         attack.square.n_queries = given.queries
@@ -86,7 +96,7 @@ def run_ours(
 ) -> list[dict[str, Any]]:
     attacks = [
         Square(threat=attack.threat, steps=given.queries) if attack.name == "square" else attack
-        for attack in suite(given.stages, Threat(eps=8 / 255))
+        for attack in suite(given.stages, Threat(norm=given.norm, eps=float(Fraction(given.eps))))
     ]
     speed = Speed(precision=precision)  # type: ignore[arg-type]
     evaluation = evaluate(net, (x, y), attacks, mode="cascade", batch_size=given.batch, speed=speed)
@@ -131,6 +141,8 @@ def main() -> None:
     parser.add_argument("--model", default="demo")
     parser.add_argument("--arch")
     parser.add_argument("--data", default="sample")
+    parser.add_argument("--norm", default="linf", choices=sorted(PEERS_NAMES))
+    parser.add_argument("--eps", default="8/255")
     parser.add_argument("--images", type=int, default=200)
     parser.add_argument("--batch", type=int, default=200)
     parser.add_argument("--device", default="cpu")
@@ -147,6 +159,7 @@ def main() -> None:
         "schema": "scaleproof.benchmark-parity/1",
         **provenance(device),
         "model": given.arch or given.model,
+        "threat": f"{given.norm} {given.eps}",
         "batch": given.batch,
         "images": given.images,
         "queries": given.queries,

@@ -22,7 +22,8 @@ def parity() -> str:
             rows.append([*last, f"{seconds[0]:.1f} / {seconds[1]:.1f}", "", ""])
             head = ["after", "ours, %", "pyautoattack, %", "same images, %"]
             head += ["seconds", "forwards", "backwards"]
-            what = f"{record.get('model', 'demo')}, our gradients in {precision}, n = {record['images']}"
+            threat = record.get("threat", "linf 8/255")
+            what = f"{record.get('model', 'demo')}, {threat}, our gradients in {precision}, n = {record['images']}"
             batch = f"batch {record['batch']}, " if "batch" in record else ""
             place = f"{batch}{record['hardware']['name']}, commit {record['commit']}"
             parts.append(table(head, rows) + f"\n(ours / theirs; {what}, {place})\n")
