@@ -49,6 +49,20 @@ def test_two_steps_by_hand() -> None:
     assert float(weight.detach()) == pytest.approx(-0.0416, abs=1e-15)
 
 
+def test_gradients_may_lie_otherwise_than_weights() -> None:
+    weight = Parameter(torch.arange(24.0).reshape(2, 3, 2, 2).to(memory_format=torch.channels_last))
+    before, gradient = (
+        weight.detach().clone(),
+        torch.randn(2, 3, 2, 2, generator=torch.Generator().manual_seed(0)),
+    )
+    weight.grad = gradient
+    assert weight.stride() != gradient.stride()
+    optimizer = SGD([weight], momentum=0.9, weight_decay=0.0)
+    optimizer.rate.fill_(0.5)
+    optimizer.step()
+    assert torch.allclose(weight.detach(), before - 0.5 * gradient, atol=1e-6)
+
+
 def test_a_network_without_parameters_is_refused() -> None:
     with pytest.raises(ValueError, match="must have parameters that require gradients"):
         SGD([], momentum=0.9, weight_decay=0.0)

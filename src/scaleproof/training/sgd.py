@@ -1,4 +1,4 @@
-"""SGD with momentum and weight decay in one kernel."""
+"""SGD with momentum and weight decay, on a GPU in one kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.nn import Parameter
 
 
 class SGD:
-    """What torch.optim.SGD does, by its kernel, with momenta from the start and a rate on the device.
+    """What torch.optim.SGD does, with momenta from the start and a rate on the device.
 
     torch.optim imports torch's compiler when an optimizer is made, which nothing else of a training needs: seconds of
     every start.
@@ -38,12 +38,28 @@ class SGD:
     def step(self) -> None:
         """Move every parameter that has a gradient; the others keep weight and momentum."""
         moving = [n for n, parameter in enumerate(self.parameters) if parameter.grad is not None]
-        if not moving:
+        weights: list[Tensor] = [self.parameters[n] for n in moving]
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        momenta = [self.momenta[n] for n in moving] if self.momenta else []
+        if (
+            all(fits_kernel(tensors) for tensors in zip(weights, gradients, momenta, strict=False))
+            and momenta
+        ):
+            self.step_in_one_kernel(weights, gradients, momenta)
             return
+        for n, weight, gradient in zip(moving, weights, gradients, strict=True):
+            direction = gradient.add(weight, alpha=self.weight_decay)
+            if self.momenta:
+                direction = self.momenta[n].mul_(self.momentum).add_(direction)
+            weight.sub_(self.rate * direction)
+
+    def step_in_one_kernel(
+        self, weights: list[Tensor], gradients: list[Tensor], momenta: list[Tensor]
+    ) -> None:
         torch._fused_sgd_(
-            [self.parameters[n] for n in moving],
-            [self.gradient(n) for n in moving],
-            [self.momenta[n] for n in moving] if self.momenta else [],
+            weights,
+            gradients,
+            momenta,
             lr=self.rate,
             momentum=self.momentum,
             weight_decay=self.weight_decay,
@@ -53,7 +69,10 @@ class SGD:
             is_first_step=False,
         )
 
-    def gradient(self, n: int) -> Tensor:
-        gradient = self.parameters[n].grad
-        assert gradient is not None
-        return gradient
+
+def fits_kernel(tensors: Sequence[Tensor]) -> bool:
+    """Whether a weight, its gradient and its momentum lie alike in a GPU's memory; the kernel does not look."""
+    first = tensors[0]
+    return first.is_cuda and all(
+        tensor.dtype == torch.float32 and tensor.stride() == first.stride() for tensor in tensors
+    )
