@@ -51,7 +51,7 @@ def test_a_bound_by_hand() -> None:
     assert most_broken(0, 4, 4) == 0  # all were looked at
     audit = Audit(survivors=4, looked_at=2, broken=0, count=10)
     assert audit.points == pytest.approx(20)
-    assert "at most 20.00 points" in audit.sentence()
+    assert "at most 20.00 points" in audit.sentence(["Square"])
 
 
 def test_the_sample_depends_on_seed_and_image_alone() -> None:
@@ -123,6 +123,15 @@ def test_audits_of_two_sizes_or_alone_are_refused() -> None:
         evaluate(net, data, [Sampled(NOTHING, count=40), Sampled(FAB_LIKE, count=30)], mode="cascade")
     with pytest.raises(ValueError, match="strong-audit is an audit of what other attacks leave"):
         evaluate(net, data, [NOTHING, Sampled(FAB_LIKE)])
+
+
+def test_the_sentence_names_the_attacks_that_looked() -> None:
+    net, data = case()
+    evaluation = evaluate(
+        net, data, [NOTHING, Sampled(DoesNothing(name="other", label="Other"))], mode="cascade"
+    )
+    (finding,) = [finding for finding in evaluation.findings if finding.name == "audit"]
+    assert finding.meaning.startswith("Not AutoAttack standard: Other looked at")
 
 
 def test_without_an_audit_there_is_none() -> None:

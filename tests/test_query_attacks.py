@@ -1,4 +1,4 @@
-"""Square and RayS in detail: budgets and signs of channels, where a coarse search ends, logits that are not numbers."""
+"""Square, RayS and FAB in detail: budgets and signs of channels, where a coarse search ends, no numbers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from helpers import LinearNet, decisions, images
-from scaleproof import Rng, Threat, evaluate
-from scaleproof.attacks import SPSA, RayS, Square
+from scaleproof import Rng, Threat, attack_batch, evaluate, suite
+from scaleproof.attacks import FAB, SPSA, RayS, Square
 from scaleproof.attacks.rays import RaySState, advanced
 from scaleproof.attacks.square import SquareState
 from scaleproof.attacks.windows import bump, window_mask
+from scaleproof.losses import Objective
 from scaleproof.models import Classifier
-from scaleproof.oracle import Oracle
+from scaleproof.oracle import Gradient, Oracle
 from scaleproof.speed import PLAIN
 
 L2 = Threat(norm="l2", eps=0.4)
@@ -86,6 +87,21 @@ class Hasty(Oracle):
     wrong = 1
 
 
+class Coarse(Oracle):
+    """A search to which every image seems nearer to the boundary than it is, by a share of its clean margin."""
+
+    format = "fp16"
+    bias: Tensor
+
+    def logits(self, x: Tensor) -> Tensor:
+        found = super().logits(x)
+        return torch.stack([found[:, 0], found[:, 1] + self.bias], 1)
+
+    def value_and_grad(self, objective: Objective, x: Tensor, y: Tensor) -> Gradient:
+        at = super().value_and_grad(objective, x, y)
+        return replace(at, value=at.value + self.bias)
+
+
 def test_rays_ends_where_float32_agrees() -> None:
     net, x = LinearNet().eval(), images(60)
     x = x[decisions(net, x) == 0]
@@ -101,6 +117,32 @@ def test_rays_ends_where_float32_agrees() -> None:
     hit = state.hit & (state.radius < 0.9)
     assert hit.sum() > 5
     assert (decisions(net, found)[hit] != y[hit]).all()
+
+
+@pytest.mark.parametrize("steps", [3, 8, 14])
+def test_rays_keeps_what_a_bisection_that_was_cut_had_found(steps: int) -> None:
+    net, x = LinearNet().eval(), images(30)
+    y, attack = decisions(net, x), RayS(threat=Threat(eps=0.3), steps=steps)
+    left = [
+        evaluate(net, (x, y), [attack], mode=mode).robust().correct for mode in ("independent", "cascade")
+    ]
+    assert left[0] == left[1] < 30
+
+
+def test_fab_falls_back_to_its_surest_example() -> None:
+    net, x = LinearNet(classes=2).eval(), images(60)
+    x = x[decisions(net, x) == 0]
+    y, attack = decisions(net, x), FAB(threat=Threat(eps=0.2), steps=10, targets=1)
+    oracle = Coarse(Classifier(net), speed=PLAIN)
+    clean = net(x).detach()
+    oracle.bias = 0.02 * (clean[:, 0] - clean[:, 1])
+    state = attack.init(oracle, x, y, torch.arange(len(x)), Rng(0, "fab"))
+    for _ in range(attack.steps):
+        state = attack.step(oracle, state)
+    inside = state.size < 0.19
+    assert inside.sum() > 5
+    assert (decisions(net, state.found)[inside] == y[inside]).all(), "the nearest should be hasty"
+    assert (decisions(net, attack.finish(oracle, state))[inside] != y[inside]).all()
 
 
 def test_rays_leaves_out_blocks_beyond_the_last_pixel() -> None:
@@ -157,3 +199,12 @@ def test_images_in_half_precision() -> None:
     y = decisions(net, x.float())
     for attack in (Square(steps=5), SPSA(steps=2, samples=4), RayS(steps=20)):
         assert evaluate(net, (x, y), [attack]).count == 8
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5, 12])
+def test_one_batch_with_few_classes(classes: int) -> None:
+    net, x = LinearNet(classes=classes).eval(), images(12)
+    y = decisions(net, x)
+    for attack in suite("apgd-t,fab-t", Threat(eps=0.2)):
+        found = attack_batch(replace(attack, steps=10), net, x, y)
+        assert (decisions(net, found) != y).any()

@@ -112,7 +112,8 @@ def test_a_randomised_model_is_quoted_by_its_expectation(tmp_path: Path) -> None
     change_json(folder / "evaluation.json", "expected", value=expected)
     text = render_markdown(load_run(folder))
     assert "**Expected robust accuracy at most 43.2% (mean of 20 draws, n = 1000)**" in text
-    assert "over 20 draws: clean 90.0%, and 43.2% on the worst example found for each image" in text
+    assert "over 20 draws each" in text
+    assert "clean 90.0%, and 43.2% on the worst example found for each image" in text
     assert "as the attacks do (45.8% in the worst case)" in text
     change_json(folder / "evaluation.json", "expected", "worst_case", value=1.4)
     with pytest.raises(ValueError, match=r"expected\.worst_case must be a fraction"):

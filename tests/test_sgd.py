@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import Parameter
 
-from scaleproof.training.sgd import SGD
+from scaleproof.training.sgd import SGD, fits_kernel
 
 SHAPES = ((8, 3, 3, 3), (10,), (7,))
 
@@ -61,6 +61,28 @@ def test_gradients_may_lie_otherwise_than_weights() -> None:
     optimizer.rate.fill_(0.5)
     optimizer.step()
     assert torch.allclose(weight.detach(), before - 0.5 * gradient, atol=1e-6)
+
+
+def test_the_kernel_takes_the_same_steps_and_only_what_lies_alike() -> None:
+    generator = torch.Generator().manual_seed(0)
+    weights = [Parameter(torch.randn(shape, generator=generator)) for shape in SHAPES]
+    copies = [Parameter(weight.detach().clone()) for weight in weights]
+    reference = torch.optim.SGD(copies, lr=0.1, momentum=0.9, weight_decay=0.01)
+    ours = SGD(weights, momentum=0.9, weight_decay=0.01)
+    ours.rate.fill_(0.1)
+    for _ in range(3):
+        gradients = [torch.randn(shape, generator=generator) for shape in SHAPES]
+        for copy, gradient in zip(copies, gradients, strict=True):
+            copy.grad = gradient.clone()
+        reference.step()
+        with torch.no_grad():
+            ours.step_in_one_kernel(list(weights), gradients, ours.momenta)
+    for weight, copy in zip(weights, copies, strict=True):
+        assert torch.allclose(weight, copy, rtol=0, atol=1e-6)
+    image = torch.zeros(2, 3, 2, 2)
+    assert fits_kernel([image, image.clone()])
+    assert not fits_kernel([image, image.to(memory_format=torch.channels_last)])
+    assert not fits_kernel([image, image.double()])
 
 
 def test_a_network_without_parameters_is_refused() -> None:

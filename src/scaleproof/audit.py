@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
+from scaleproof.attacks.sampled import SUFFIX
 from scaleproof.contract import Finding
-from scaleproof.evaluation import Evaluation
+from scaleproof.evaluation import AttackResult, Evaluation
 from scaleproof.examples import merged
 from scaleproof.statistics import last_plausible
 
@@ -40,10 +41,10 @@ class Audit:
     def as_json(self) -> dict[str, object]:
         return {**asdict(self), "bound": self.bound, "points": self.points, "confidence": CONFIDENCE}
 
-    def sentence(self) -> str:
+    def sentence(self, attacks: Sequence[str]) -> str:
         return (
-            f"Not AutoAttack standard: FAB-T and Square looked at {self.looked_at} of the {self.survivors} images "
-            f"that withstood the rest and broke {self.broken}; with 95% confidence they could take at most "
+            f"Not AutoAttack standard: {' and '.join(attacks)} looked at {self.looked_at} of the {self.survivors} "
+            f"images that withstood the rest and broke {self.broken}; with 95% confidence they could take at most "
             f"{self.points:.2f} points more off the robust accuracy."
         )
 
@@ -56,16 +57,20 @@ def most_broken(found: int, sample: int, population: int) -> int:
     return last_plausible(found, sample, population, 1 - CONFIDENCE)
 
 
+def audits(evaluation: Evaluation) -> list[AttackResult]:
+    """The attacks of an evaluation that looked at a sample only."""
+    return [result for result in evaluation.attacks if "audit" in result.settings]
+
+
 def audit_of(evaluation: Evaluation) -> Audit | None:
     """The audit within an evaluation in cascade mode, where there is one."""
-    names = [result.name for result in evaluation.attacks if "audit" in result.settings]
-    if not names:
+    audited = audits(evaluation)
+    if not audited:
         return None
     alive = evaluation.clean_correct.copy()
     for result in evaluation.attacks:
-        if result.name not in names:
+        if "audit" not in result.settings:
             alive &= ~result.broken()
-    audited = [result for result in evaluation.attacks if result.name in names]
     seen = audited[0].verdicts["attacked"].any(axis=0)
     broken = audited[0].broken().copy()
     for result in audited[1:]:
@@ -83,7 +88,8 @@ def with_audit(runs: Sequence[Evaluation], audit: Audit | None) -> Evaluation:
     if audit is None:
         return runs[0]
     if audit.broken == 0:
-        return with_finding(runs[0], audit.sentence())
+        labels = [result.label.removesuffix(SUFFIX) for result in audits(runs[0])]
+        return with_finding(runs[0], audit.sentence(labels))
     meaning = f"the audit broke {audit.broken} of {audit.looked_at} images: its attacks were run in full"
     return with_finding(joined(*runs), meaning)
 

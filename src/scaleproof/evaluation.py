@@ -164,8 +164,10 @@ class Evaluation:
         worst = np.full(self.count, -np.inf)
         for result in self.attacks:
             if name is None or result.name == name or self.mode == "cascade":
-                for margin, right in zip(result.verdicts["margin"], result.verdicts["chance"], strict=True):
-                    worse = margin > worst  # not where it is NaN: not attacked
+                columns = (np.asarray(result.verdicts[key]) for key in ("attacked", "margin", "chance"))
+                for attacked, found, right in zip(*columns, strict=True):
+                    margin = np.where(np.isnan(found), np.inf, found)  # logits that are no numbers: broken
+                    worse = attacked & (margin > worst)
                     worst, chance = np.where(worse, margin, worst), np.where(worse, right, chance)
             if result.name == name:
                 break

@@ -15,6 +15,7 @@ from scaleproof.attacks.loop import perturb
 from scaleproof.attacks.sampled import whole
 from scaleproof.evaluation import Evaluation
 from scaleproof.images import Images
+from scaleproof.losses import decided
 from scaleproof.models.classifier import as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
@@ -44,7 +45,7 @@ def gallery(
     attack, _ = strongest.for_classes(oracle.judge(x[:1]).shape[1])
     index, rng = torch.from_numpy(rows).to(x.device), Rng(seed, whole(attack).name, 0)
     found = perturb(attack, oracle, x, y, index, rng, drop=evaluation.mode == "cascade")
-    prediction = oracle.judge(found).argmax(1)
+    prediction = decided(oracle.judge(found), y)
     arrays: dict[str, NDArray[Any]] = {
         "clean": (x * 255).round().to(torch.uint8).cpu().numpy(),
         "perturbed": found.float().cpu().numpy(),

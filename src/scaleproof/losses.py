@@ -108,6 +108,11 @@ def decided(logits: Tensor, y: Tensor) -> Tensor:
     return torch.where(logits.isnan().any(1), wrong, logits.argmax(1))
 
 
+def misclassified(logits: Tensor, y: Tensor) -> Tensor:
+    """Which rows are not decided for their class (B,): what a search keeps and what a verdict calls broken."""
+    return decided(logits, y) != y
+
+
 # Forms: the true class against the rest.
 
 

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from scaleproof.losses import Objective
+from scaleproof.losses import Objective, misclassified
 from scaleproof.models.classifier import Classifier, device_of
 from scaleproof.models.output import Output, at_least_float32
 from scaleproof.rng import key_of
@@ -63,7 +63,7 @@ class Health:
     def look(self, gradient: Tensor, logits: Tensor, y: Tensor) -> None:
         """Count rows that are not finite, and rows that are zero although the image is still classified right."""
         peak = torch.linalg.vector_norm(gradient.flatten(1), ord=torch.inf, dim=1)
-        right = logits.argmax(1) == (y if y.dim() == 1 else y[:, 0])
+        right = ~misclassified(logits, y if y.dim() == 1 else y[:, 0])
         self.counts += torch.stack([(~peak.isfinite()).sum(), ((peak == 0) & right).sum()])
 
     def read(self) -> tuple[int, int]:
@@ -203,7 +203,7 @@ class Oracle:
         """
         drawn = [self.judge(x) for _ in range(self.draws)]
         fresh = drawn if self.draws == 1 else [self.judge(x) for _ in range(self.draws)]
-        right = torch.stack([(logits.argmax(1) == y).float() for logits in fresh]).mean(0)
+        right = torch.stack([(~misclassified(logits, y)).float() for logits in fresh]).mean(0)
         return mean_logits(drawn), right
 
     @contextmanager

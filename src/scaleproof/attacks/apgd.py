@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from scaleproof.attacks.base import Format, State, likeliest_wrong
-from scaleproof.losses import Objective, cross_entropy, targeted
+from scaleproof.losses import Objective, cross_entropy, misclassified, targeted
 from scaleproof.oracle import Gradient, Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import DEFAULT_THREAT, Threat, rows_like
@@ -94,7 +94,7 @@ class APGD:
         return APGDState(
             index=index, clean=clean, y=y, current=start, visited=start, logits=at.logits,
             before=start, gradient=at.gradient, best=start, best_gradient=at.gradient, best_value=at.value,
-            found=start, broken=at.logits.argmax(1) != truth,
+            found=start, broken=misclassified(at.logits, truth),
             stride=torch.full_like(at.value, 2 * self.threat.eps), value=torch.zeros_like(at.value),
             rises=torch.zeros_like(at.value), checked_value=at.value,
             halved=torch.ones_like(at.value, dtype=torch.bool), iteration=torch.zeros_like(index),
@@ -160,7 +160,7 @@ class APGD:
 
 def noted(state: APGDState, moved: Tensor, at: Gradient) -> APGDState:
     """What a new iterate taught."""
-    wrong, better = at.logits.argmax(1) != state.true_class, at.value > state.best_value
+    wrong, better = misclassified(at.logits, state.true_class), at.value > state.best_value
     image = rows_like(better, moved).bool()
     return replace(
         state,

@@ -9,7 +9,7 @@ from scaleproof.attacks.base import Attack
 from scaleproof.attacks.loop import perturb
 from scaleproof.attacks.oracles import Oracles
 from scaleproof.contract import buffers_kept, check_images, check_labels, full_precision
-from scaleproof.losses import decided
+from scaleproof.losses import misclassified
 from scaleproof.models.classifier import as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
@@ -34,11 +34,11 @@ def attack_batch(
         oracle = oracles.suited(fitted)
         index = torch.arange(len(x), device=x.device)
         result, open_rows = x.clone(), index
-        for restart in range(attack.restarts):
+        for restart in range(fitted.restarts):
             rng = Rng(seed, attack.name, restart)
             found = perturb(fitted, oracle, x[open_rows], y[open_rows], index[open_rows], rng)
             result[open_rows] = found
-            open_rows = open_rows[decided(oracle.judge(found), y[open_rows]) == y[open_rows]]
+            open_rows = open_rows[~misclassified(oracle.judge(found), y[open_rows])]
             if len(open_rows) == 0:
                 break
     return result

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from scaleproof.attacks.base import Format, State, likeliest_wrong
-from scaleproof.losses import Objective, column, logits
+from scaleproof.losses import Objective, column, logits, margin, misclassified
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import DEFAULT_THREAT, Threat, rows_like
@@ -34,6 +34,8 @@ logit_gap = Objective("logit_gap", logits, gap)
 class FABState(State):
     found: Tensor  # (B, ...) the nearest misclassified image so far
     size: Tensor  # (B,) of its perturbation, infinite where there is none
+    surest: Tensor  # (B, ...) the one inside the ball that was misclassified most clearly
+    clarity: Tensor  # (B,) its margin
     clean_logits: Tensor  # (B, K)
 
 
@@ -79,6 +81,8 @@ class FAB:
             clean_logits=scores,
             found=clean,
             size=torch.full_like(index, torch.inf, dtype=torch.float32),
+            surest=clean,
+            clarity=torch.full_like(scores[:, 0], -torch.inf),
         )
 
     def step(self, oracle: Oracle, state: State) -> FABState:
@@ -101,23 +105,33 @@ class FAB:
 
     def remembered(self, state: FABState, moved: Tensor, scores: Tensor) -> FABState:
         """Keep the nearest misclassified point; what lies outside the ball counts as not visited."""
-        wrong = scores.argmax(1) != state.true_class
+        wrong = misclassified(scores, state.true_class)
         size = self.threat.size(moved - state.clean).float()
-        nearer = wrong & (size < state.size)
+        inside, nearer = size <= self.threat.eps, wrong & (size < state.size)
+        clarity = margin(scores, state.true_class)
+        clearer = wrong & inside & (clarity > state.clarity)
         back = state.clean + self.backwards * (moved - state.clean)
         return replace(
             state,
             found=torch.where(rows_like(nearer, moved).bool(), moved, state.found),
             size=torch.where(nearer, size, state.size),
+            surest=torch.where(rows_like(clearer, moved).bool(), moved, state.surest),
+            clarity=torch.where(clearer, clarity, state.clarity),
             current=torch.where(rows_like(wrong, moved).bool(), back, moved),
-            visited=torch.where(rows_like(size <= self.threat.eps, moved).bool(), moved, state.clean),
-            logits=torch.where((size <= self.threat.eps)[:, None], scores, state.clean_logits),
+            visited=torch.where(rows_like(inside, moved).bool(), moved, state.clean),
+            logits=torch.where(inside[:, None], scores, state.clean_logits),
         )
 
     def finish(self, oracle: Oracle, state: State) -> Tensor:
         state = cast(FABState, state)
         inside = rows_like(state.size <= self.threat.eps, state.found).bool()
-        return torch.where(inside, state.found, state.clean)
+        nearest = torch.where(inside, state.found, state.clean)
+        if oracle.format == "float32":
+            return nearest
+        doubtful = ~misclassified(
+            oracle.judge(nearest), state.true_class
+        )  # a coarse search found it, float32 not
+        return torch.where(rows_like(doubtful, nearest).bool(), state.surest, nearest)
 
     def describe(self) -> dict[str, object]:
         return {

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from scaleproof.attacks.base import Attack, State
 from scaleproof.attacks.walk import Walk, Watch, reader, watch
+from scaleproof.losses import misclassified
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.speed import on_device
@@ -113,7 +114,7 @@ class Dropping:
         """Judge what is held: broken in float32 too, and the sample leaves; otherwise it goes on."""
         held = (seen.held & seen.open).nonzero().squeeze(1)
         if len(held) > 0:
-            broken = held[self.oracle.judge(seen.caught[held]).argmax(1) != self.y[rows[held]]]
+            broken = held[misclassified(self.oracle.judge(seen.caught[held]), self.y[rows[held]])]
             self.final[rows[broken]] = seen.caught[broken]
             seen.open[broken] = False
             seen.held.zero_()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from scaleproof.attacks.base import Format, State, likeliest_wrong
-from scaleproof.losses import Objective, cosine_cross_entropy, cross_entropy, targeted
+from scaleproof.losses import Objective, cosine_cross_entropy, cross_entropy, misclassified, targeted
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import DEFAULT_THREAT, Threat, rows_like
@@ -141,7 +141,7 @@ class PGD:
 
 def keep_better(state: PGDState, value: Tensor, logits: Tensor) -> PGDState:
     """Remember the current iterate where it is better; a misclassified one beats any that is not."""
-    value, broken = value.float(), logits.argmax(1) != state.true_class
+    value, broken = value.float(), misclassified(logits, state.true_class)
     better = torch.where(broken == state.best_broken, value > state.best_value, broken)
     return replace(
         state,

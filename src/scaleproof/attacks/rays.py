@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from scaleproof.attacks.base import Format, State
-from scaleproof.losses import decided
+from scaleproof.losses import misclassified
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import DEFAULT_THREAT, Threat, rows_like
@@ -74,7 +74,7 @@ class RayS:
         radius = torch.where(state.searching, (state.low + state.high) / 2, state.radius)
         point = along(state.clean, ray, radius)
         logits = oracle.logits(point)
-        state = answered(state, ray, radius, decided(logits, state.true_class) != state.true_class)
+        state = answered(state, ray, radius, misclassified(logits, state.true_class))
         inside = radius <= self.threat.eps
         return replace(
             state,
@@ -83,7 +83,7 @@ class RayS:
         )
 
     def finish(self, oracle: Oracle, state: State) -> Tensor:
-        state = cast(RaySState, state)
+        state = settled(cast(RaySState, state))
         radius = convincing(oracle, state)
         found = state.hit & (radius <= self.threat.eps)
         example = along(state.clean, state.signs, radius)
@@ -104,13 +104,25 @@ def along(clean: Tensor, signs: Tensor, radius: Tensor) -> Tensor:
     return (clean + rows_like(radius, clean) * signs.view_as(clean)).clamp(0, 1)
 
 
+def settled(state: RaySState) -> RaySState:
+    """With what a bisection that was cut short had found so far."""
+    better = state.searching & ((state.high < state.radius) | ~state.hit)
+    ray = torch.where(flipped(state), -state.signs, state.signs)
+    return replace(
+        state,
+        signs=torch.where(better[:, None], ray, state.signs),
+        radius=torch.where(better, state.high, state.radius),
+        hit=state.hit | better,
+    )
+
+
 def convincing(oracle: Oracle, state: RaySState) -> Tensor:
     """The radius, a little larger where the search's rounding ended a hair short of the boundary in float32 (B,)."""
     radius = state.radius
     first = tolerance(state) + OUTWARDS_SHARE * radius
     for doubling in range(OUTWARDS):
         logits = oracle.judge(along(state.clean, state.signs, radius))
-        short = state.hit & (decided(logits, state.true_class) == state.true_class)
+        short = state.hit & (~misclassified(logits, state.true_class))
         if not bool(short.any()):
             break
         radius = torch.where(short, radius + first * 2**doubling, radius)

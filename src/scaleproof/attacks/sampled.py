@@ -16,6 +16,7 @@ from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import Threat
 
+SUFFIX = " (audit)"  # of a label
 KEY = "audit"  # one sample for all audits of a run
 
 
@@ -42,7 +43,7 @@ class Sampled:
 
     @property
     def label(self) -> str:
-        return f"{self.attack.label} (audit)"
+        return f"{self.attack.label}{SUFFIX}"
 
     @property
     def threat(self) -> Threat:

@@ -62,7 +62,7 @@ class Square:
         scores = oracle.logits(start)
         return SquareState(
             index=index, clean=clean, y=y, current=start, visited=start, logits=scores,
-            value=margin(scores, y), query=torch.zeros_like(index), rng=rng,
+            value=found_margin(oracle, scores, y), query=torch.zeros_like(index), rng=rng,
         )  # fmt: skip
 
     def first_change(self, clean: Tensor, index: Tensor, rng: Rng) -> Tensor:
@@ -75,14 +75,14 @@ class Square:
         state = cast(SquareState, state)
         tried = self.changed(state)
         scores = oracle.logits(tried)
-        value = margin(scores, state.y)
+        value = found_margin(oracle, scores, state.y)
         better = rows_like(value > state.value, tried).bool()
         return replace(
             state,
             current=torch.where(better, tried, state.current),
             visited=tried,
             logits=scores,
-            value=torch.where(value > state.value, value, state.value),  # one that is not a number is none
+            value=torch.maximum(value, state.value),
             query=state.query + 1,
         )
 
@@ -139,6 +139,12 @@ class Square:
             "share": self.share,
             "restarts": self.restarts,
         }
+
+
+def found_margin(oracle: Oracle, scores: Tensor, y: Tensor) -> Tensor:
+    """The margin (B,); scores that are no numbers are a find, but in float16, where they may just be too large."""
+    nothing = -torch.inf if oracle.format == "fp16" else torch.inf
+    return margin(scores, y).nan_to_num(nan=nothing, posinf=torch.inf, neginf=-torch.inf)
 
 
 def signs_of(words: Tensor, images: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from scaleproof.attacks.base import Attack, State
+from scaleproof.losses import misclassified
 from scaleproof.oracle import Oracle, Replay
 from scaleproof.threat import rows_like
 
@@ -31,7 +32,7 @@ class Watch:
 
     def after(self, state: State) -> Watch:
         """The same after one more iterate."""
-        wrong = (state.logits.argmax(1) != state.true_class) & self.open
+        wrong = misclassified(state.logits, state.true_class) & self.open
         held = self.held | wrong
         caught = torch.where(rows_like(wrong, self.caught).bool(), state.visited, self.caught)
         return replace(self, held=held, caught=caught, left=(self.open & ~held).sum()[None])

@@ -12,7 +12,7 @@ from scaleproof.checks.contract import gain
 from scaleproof.checks.shares import seldom
 from scaleproof.checks.subject import Subject
 from scaleproof.diagnosis import Check, at_most, not_asked
-from scaleproof.losses import cross_entropy, cw_margin
+from scaleproof.losses import cross_entropy, cw_margin, misclassified
 from scaleproof.rng import Rng
 
 SCALE_LIMIT = 0.1
@@ -83,7 +83,7 @@ def unstable(subject: Subject) -> Check:
     stride = min(NEAR * subject.threat.eps, subject.near(WIDEST_NOISE))
     near = (subject.x + stride * subject.threat.steepest(noise.to(subject.x) - 0.5)).clamp(0, 1)
     with subject.chance("noise"):
-        flipped = subject.oracle.judge_chance(near, subject.y)[0].argmax(1) != subject.y
+        flipped = misclassified(subject.oracle.judge_chance(near, subject.y)[0], subject.y)
     return seldom(
         "unstable", "Decisions hold around the image", flipped, UNSTABLE_LIMIT,
         "The share of images whose decision changes under random noise of a quarter of the radius:",

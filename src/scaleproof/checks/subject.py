@@ -14,7 +14,7 @@ from torch import Tensor
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.loop import perturb
 from scaleproof.attacks.pgd import PGD
-from scaleproof.losses import Objective, cross_entropy, cw_margin, margin
+from scaleproof.losses import Objective, cross_entropy, cw_margin, margin, misclassified
 from scaleproof.models.classifier import Classifier
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
@@ -67,7 +67,7 @@ class Subject:
     @cached_property
     def right(self) -> Tensor:
         """Positions of the images classified right."""
-        return (self.logits.argmax(1) == self.all_y).nonzero().squeeze(1)
+        return (~misclassified(self.logits, self.all_y)).nonzero().squeeze(1)
 
     @property
     def x(self) -> Tensor:
@@ -101,9 +101,9 @@ class Subject:
             margins: list[Tensor] = []
             for _ in range(fitted.steps):
                 state = fitted.step(oracle, state)
-                ever |= state.logits.argmax(1) != y
+                ever |= misclassified(state.logits, y)
                 margins.append(margin(state.logits, y))
-            broken = self.oracle.judge_chance(state.current, y)[0].argmax(1) != y
+            broken = misclassified(self.oracle.judge_chance(state.current, y)[0], y)
         return Path(broken, ever | broken, torch.stack(margins))
 
     def near(self, stride: float) -> float:
@@ -129,7 +129,7 @@ class Subject:
             found = perturb(
                 fitted, oracle, x, y, self.right[positions], rng, drop=leave and oracle.draws == 1
             )
-            broken[positions] = self.oracle.judge_chance(found, y)[0].argmax(1) != y
+            broken[positions] = misclassified(self.oracle.judge_chance(found, y)[0], y)
         return broken
 
     def pgd(self, objective: Objective, steps: int = STEPS, eps: float | None = None) -> PGD:

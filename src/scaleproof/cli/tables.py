@@ -87,7 +87,7 @@ def evaluation_remarks(document: Document) -> list[str]:
     if "expected" in document:
         found = document["expected"]
         said.append(
-            f"A randomised model: quote its expected accuracy over {found['draws']} draws, clean "
+            f"Of a randomised model quote the expected accuracy, here over {found['draws']} draws: clean "
             f"{100 * found['clean']:.2f}%, worst case {100 * found['worst_case']:.2f}%; the table goes by the mean "
             "probabilities of the draws."
         )

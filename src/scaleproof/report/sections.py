@@ -50,9 +50,10 @@ def expected_sentences(evaluation: Evaluation) -> tuple[str, ...]:
         return ()
     places = words.decimals(worst.count)
     return (
-        f"The model is randomised. What to quote is its expected accuracy over {expected.draws} draws: clean "
-        f"{words.percent(expected.clean, places)}, and {words.percent(expected.worst_case, places)} on the worst "
-        f"example found for each image. The tables go by the mean probabilities of the draws, as the attacks do "
+        f"Verdicts are over {expected.draws} draws each. What to quote of a randomised model is its expected "
+        f"accuracy: clean {words.percent(expected.clean, places)}, and {words.percent(expected.worst_case, places)} on "
+        f"the worst example found for each image; one that is wrong on the mean is not attacked and counts as it is. "
+        f"The tables go by the mean probabilities of the draws, as the attacks do "
         f"({words.share_percent(worst)} in the worst case).",
     )
 

@@ -25,9 +25,7 @@ class SGD:
         self.momentum, self.weight_decay = momentum, weight_decay
         self.momenta = [torch.zeros_like(p) for p in self.parameters] if momentum > 0 else []
         device = self.parameters[0].device
-        precise = (
-            torch.float32 if device.type == "cuda" else torch.float64
-        )  # the kernel on a GPU reads float32
+        precise = torch.float32 if device.type == "cuda" else torch.float64  # a GPU's kernel reads float32
         self.rate = torch.zeros((), device=device, dtype=precise)
 
     def forget_gradients(self) -> None:
@@ -42,8 +40,9 @@ class SGD:
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         momenta = [self.momenta[n] for n in moving] if self.momenta else []
         if (
-            all(fits_kernel(tensors) for tensors in zip(weights, gradients, momenta, strict=False))
-            and momenta
+            momenta
+            and self.rate.is_cuda
+            and all(map(fits_kernel, zip(weights, gradients, momenta, strict=True)))
         ):
             self.step_in_one_kernel(weights, gradients, momenta)
             return
@@ -71,8 +70,5 @@ class SGD:
 
 
 def fits_kernel(tensors: Sequence[Tensor]) -> bool:
-    """Whether a weight, its gradient and its momentum lie alike in a GPU's memory; the kernel does not look."""
-    first = tensors[0]
-    return first.is_cuda and all(
-        tensor.dtype == torch.float32 and tensor.stride() == first.stride() for tensor in tensors
-    )
+    """Whether a weight, its gradient and its momentum lie alike in memory; the kernel does not look."""
+    return all(tensor.dtype == torch.float32 and tensor.stride() == tensors[0].stride() for tensor in tensors)
