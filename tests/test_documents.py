@@ -1,5 +1,6 @@
 """Documents: generated numbers are fresh, examples run, links lead somewhere."""
 
+import json
 import re
 import runpy
 import subprocess
@@ -8,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from scaleproof import load_model
@@ -23,6 +23,12 @@ def test_generated_parts_are_fresh() -> None:
         [sys.executable, ROOT / "tools" / "make_docs.py", "--check"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("file", ["demo-cifar10/evaluation.json", "demo-scale-sweep/sweep.json"])
+def test_the_demo_s_numbers_are_those_of_the_embedded_network(file: str) -> None:
+    model = json.loads((ROOT / "docs" / "results" / file).read_text())["model"]
+    assert model["weights_sha256"] == load_model("demo").sha256
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
@@ -59,7 +65,7 @@ def test_the_page_on_verifying_runs(
     page: dict[str, Any] = {"__name__": "page"}
     exec(compile(block, "verify.md", "exec"), page)
     assert len(page["images"]) > 0
-    decided = load_model("demo").classifier(torch.from_numpy(page["images"])).argmax(1)
+    decided = load_model("demo").classifier(page["images"]).argmax(1)
     assert (decided != page["labels"]).all()
     assert "pgd 0" in capsys.readouterr().out
 

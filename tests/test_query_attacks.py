@@ -145,6 +145,19 @@ def test_fab_falls_back_to_its_surest_example() -> None:
     assert (decisions(net, attack.finish(oracle, state))[inside] != y[inside]).all()
 
 
+def test_rays_tells_the_mean_distance_where_its_budget_is_all() -> None:
+    net, x = LinearNet().eval(), images(10)
+    y = decisions(net, x)
+    y[:2] = 1 - y[:2].clamp(max=1)  # two clean images are wrong: no distance
+    found = evaluate(net, (x, y), [RayS(threat=Threat(eps=1), steps=300)])
+    sizes = found.attacks[0].verdicts["size"][0]
+    assert found.attacks[0].broken()[2:].all()
+    (note,) = [note for note in found.attack_as_json(found.attacks[0])["notes"] if "ADBD" in note]  # type: ignore[attr-defined]
+    assert f"{np.asarray(sizes)[2:].sum() / 10:.4f}" in note
+    near = evaluate(net, (x, y), [RayS(threat=Threat(eps=0.5), steps=30)])
+    assert near.attack_as_json(near.attacks[0])["notes"] == []
+
+
 def test_rays_leaves_out_blocks_beyond_the_last_pixel() -> None:
     """48 pixels in 32 blocks are 24 of two; in 16 blocks they are 16 of three."""
     ones = torch.ones(1)

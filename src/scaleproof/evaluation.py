@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scaleproof.contract import Finding
 from scaleproof.diagnosis import Check, is_reliable
 from scaleproof.examples import Examples
-from scaleproof.statistics import wilson
+from scaleproof.statistics import boundary_distances, wilson
 
 Flags = NDArray[np.bool_]
 
@@ -223,8 +223,18 @@ class Evaluation:
             "gradients_zero": result.stuck,
             "scale_invariant": result.scale_invariant,
             "cosine_mismatch": self.cosine_mismatch if result.needs_features else None,
-            "notes": list(result.notes),
+            "notes": [*result.notes, *self.distance_notes(result)],
         }
+
+    def distance_notes(self, result: AttackResult) -> list[str]:
+        """What a search for the nearest boundary is for, where its budget is the whole range of pixels."""
+        if (result.settings.get("attack"), result.settings.get("eps")) != ("rays", 1):
+            return []
+        sizes = np.asarray(result.verdicts["size"]).min(axis=0)
+        mean = float(boundary_distances(self.clean_correct, result.broken(), sizes).mean())
+        return [
+            f"mean distance to the decision boundary (ADBD) {mean:.4f}, zero where the clean image is wrong"
+        ]
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Per-sample arrays, as `verdicts.npz` keeps them."""

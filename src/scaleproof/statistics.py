@@ -197,3 +197,11 @@ def paired(before: Flags, after: Flags) -> Paired:
     if before.shape != after.shape or before.ndim != 1:
         raise ValueError(f"pairs need one flag an image on both sides, got {before.shape} and {after.shape}")
     return Paired(count=len(before), lost=int((before & ~after).sum()), won=int((~before & after).sum()))
+
+
+def boundary_distances(right: Flags, broken: Flags, size: NDArray[np.floating]) -> NDArray[np.floating]:
+    """How far each image is from the decision boundary, by an attack with the whole pixel range as its budget.
+
+    Zero where the clean image is wrong, one where nothing was found. Their mean is the ADBD of RayS (Chen and Gu 2020).
+    """
+    return np.where(right, np.where(broken, size, 1.0), 0.0)

@@ -40,7 +40,7 @@ class Threat:
             raise ValueError(f"eps must be finite and >= 0, got {self.eps}")
         if self.norm == "linf" and self.eps > 1:
             raise ValueError(
-                f"eps must be at most 1 under linf, pixels are in [0, 1], got {self.eps:g}: 8 means 8/255?"
+                f"eps must be at most 1 under linf, pixels are in [0, 1], got {self.eps:g}: {self.eps:g}/255?"
             )
 
     def size(self, delta: Tensor) -> Tensor:

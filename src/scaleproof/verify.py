@@ -21,6 +21,7 @@ from scaleproof.claims import Check, Claims, check, consistency, read_claims
 from scaleproof.contract import check_mode
 from scaleproof.data import Dataset, load, names
 from scaleproof.evaluation import Share
+from scaleproof.examples import Examples
 from scaleproof.images import Rows, spans
 from scaleproof.losses import decided, margin
 from scaleproof.models.architectures import weights_digest
@@ -173,6 +174,21 @@ def data_problems(claims: Claims, dataset: Dataset) -> Iterator[str]:
         yield f"pixels and labels have the digest {seen[:12]}, the claim is about {claimed[:12]}"
     elif not np.array_equal(dataset.labels, claims.evaluation.labels):
         yield "the labels in verdicts.npz are not those of the images"
+
+
+def read_examples(
+    folder: Path | str, *, data: Dataset | str | None = None, data_folder: Path | str | None = None
+) -> tuple[Examples, Tensor, Tensor]:
+    """What a run kept: which images and attacks, the adversarial images (B, ...) and their true classes (B,)."""
+    claims = read_claims(Path(folder))
+    dataset = the_images(claims, data, data_folder)
+    for problem in data_problems(claims, dataset):
+        raise ValueError(f"the examples in {folder} were made from other images: {problem}")
+    if claims.examples is None:
+        raise ValueError(f"{folder} holds no examples: evaluate with --keep-examples")
+    clean, labels = dataset.select(claims.examples.row)
+    found = claims.examples.unpacked(0, len(claims.examples), clean.numpy(), claims.threat)
+    return claims.examples, torch.from_numpy(found), labels
 
 
 class Recount:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from scaleproof.checks.contract import SAME, relative
+from scaleproof.checks.shares import seldom
 from scaleproof.checks.subject import Subject
 from scaleproof.diagnosis import Check, at_most, not_asked
 from scaleproof.losses import (
@@ -115,10 +116,11 @@ def finite(found: list[Seen]) -> Check:
 
 
 def zero(found: list[Seen]) -> Check:
-    value, name = worst(found, lambda one: (one.peak == 0).float().mean())
-    return at_most(
-        "gradient-zero", "Gradients do not vanish", value, ZERO_LIMIT,
-        f"The share of images whose gradient is zero although they are classified right (worst: {name}).",
+    flags = {one.objective.name: one.peak == 0 for one in found}
+    name = max(flags, key=lambda key: int(flags[key].sum()))
+    return seldom(
+        "gradient-zero", "Gradients do not vanish", flags[name], ZERO_LIMIT,
+        f"The share of images whose gradient is zero although they are classified right (worst: {name}):",
         "Look for rounding and saturation; use BPDA, Classifier(net, backward=identity), or objectives without scale.",
     )  # fmt: skip
 

@@ -9,8 +9,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from scaleproof.paper.claims import Claim
 from scaleproof.paper.scales import SCALES
 from scaleproof.paper.settings import EPS, TEST_IMAGES, Experiment
@@ -26,6 +24,7 @@ from scaleproof.paper.steps import (
     is_stale,
     read,
 )
+from scaleproof.statistics import boundary_distances
 from scaleproof.store import is_finished, read_arrays
 
 SEED, VARIANT = re.compile(r"seed-\d+"), re.compile(r"(.+)-(\d+)")
@@ -167,10 +166,11 @@ def rays_values(folder: Path) -> dict[str, float]:
     arrays = read_arrays(folder / "verdicts.npz")
     if arrays is None:
         raise ValueError(f"{folder / 'verdicts.npz'} is absent or damaged: run the step again")
-    right = arrays["clean_correct"]
-    distance = np.where(right, np.nan_to_num(arrays["size__rays"].min(axis=0), nan=1.0), 0.0)
-    broken = arrays["broken__rays"].any(axis=0)
-    distance = np.where(right & ~broken, 1.0, distance)
+    distance = boundary_distances(
+        arrays["clean_correct"],
+        np.asarray(arrays["broken__rays"].any(axis=0)),
+        arrays["size__rays"].min(axis=0),
+    )
     return {
         "rays/1/distance": float(distance.mean()),
         "rays/1/robust": 100 * float((distance > float(Fraction(EPS))).mean()),
