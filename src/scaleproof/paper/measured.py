@@ -9,6 +9,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from scaleproof.paper.claims import Claim
 from scaleproof.paper.scales import SCALES
 from scaleproof.paper.settings import EPS, TEST_IMAGES, Experiment
