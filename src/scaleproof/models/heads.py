@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 RESIDUAL = 1e-3  # relative residual up to which one positive factor explains the logits
 CORRELATION = 0.9999  # least correlation of every row, where each sample has its own factor
-ADVICE = "name the layer with the argument `head=`"
+ADVICE = "name the layer with `head=` or --head"
 LISTED = 8  # modules that an error lists
 
 Head = nn.Linear | nn.Conv2d
@@ -194,7 +194,7 @@ class Probe:
             f"the head must be a linear layer or 1x1 convolution with {classes} outputs that the logits "
             f"follow up to a positive scale, but {reason}; modules seen:{seen or ' none'}{more}\n{ADVICE}, "
             "give `find_head` more and different images, or end the network at its logits; "
-            "only attacks on cosines (si-pgd, apgd-si) need a head"
+            "only attacks on cosines (si-pgd, apgd-si) need a head: --attacks pgd,pgd-cw,pgd-dlr does without"
         )
 
     def describe(self, name: str) -> str:
