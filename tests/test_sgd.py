@@ -13,16 +13,24 @@ SHAPES = ((8, 3, 3, 3), (10,), (7,))
 
 
 @pytest.mark.parametrize("momentum", [0.9, 0.0])
-@pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, 1e-15), (torch.float32, 2e-7)])
-def test_steps_are_those_of_torch(dtype: torch.dtype, bound: float, momentum: float) -> None:
-    generator = torch.Generator().manual_seed(0)
-    theirs = [Parameter(torch.randn(shape, generator=generator, dtype=dtype)) for shape in SHAPES]
+@pytest.mark.parametrize(
+    ("device", "dtype", "bound"),
+    [
+        ("cpu", torch.float64, 1e-15),
+        ("cpu", torch.float32, 2e-7),
+        pytest.param("cuda", torch.float32, 2e-7, marks=pytest.mark.gpu),
+    ],
+)
+def test_steps_are_those_of_torch(device: str, dtype: torch.dtype, bound: float, momentum: float) -> None:
+    generator = torch.Generator(device).manual_seed(0)
+    kind = {"generator": generator, "dtype": dtype, "device": device}
+    theirs = [Parameter(torch.randn(shape, **kind)) for shape in SHAPES]
     ours = [Parameter(parameter.detach().clone()) for parameter in theirs]
     reference = torch.optim.SGD(theirs, lr=0.0, momentum=momentum, weight_decay=0.01)
     optimizer = SGD(ours, momentum=momentum, weight_decay=0.01)
     for step, rate in enumerate((0.1, 0.1, 0.05, 0.0, 0.2)):
         for number, (their, our) in enumerate(zip(theirs, ours, strict=True)):
-            gradient = torch.randn(their.shape, generator=generator, dtype=dtype)
+            gradient = torch.randn(their.shape, **kind)
             absent = (
                 number == 2 and step > 1
             )  # a branch that was not taken: neither weight nor momentum moves
