@@ -85,7 +85,7 @@ def test_the_explorer_counts_what_the_report_states(visit: Open) -> None:
 def test_tables_sort_and_keep_the_worst_case_last(visit: Open) -> None:
     page = visit("report")
     table = page.locator("#attacks table")
-    head = table.get_by_role("button", name="Robust, worst of all restarts")
+    head = table.get_by_role("button", name="Robust, worst of all runs")
     column = "(all) => all.map((row) => row.cells[1].textContent)"
     start = table.locator("tbody tr").evaluate_all(column)
     head.focus()

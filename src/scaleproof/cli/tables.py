@@ -30,20 +30,25 @@ def evaluation_table(document: Document) -> Table:
     """One row an attack; robust accuracy is an upper bound."""
     facts = f"n = {document['clean']['count']}, {radius(document['threat'])}, {document['mode']}"
     table = Table(title=f"Accuracy in %, {facts}", title_justify="left")
-    several = any(attack["restarts"] > 1 for attack in document["attacks"])
+    several = any(has_restarts(attack) for attack in document["attacks"])
     first = ["1 restart"] if several else []
     for name in ("attack", *first, "all restarts" if several else "robust", "95% interval", "seconds"):
         table.add_column(name, justify="left" if name == "attack" else "right", no_wrap=True)
     blank = [""] * len(first)
     table.add_row("clean", *blank, percent(document["clean"]), interval(document["clean"]), "")
     for attack in document["attacks"]:
-        one = [percent(attack["robust_one_restart"])] if several else []
+        one = [percent(attack["robust_one_restart"]) if has_restarts(attack) else ""] if several else []
         worst, seconds = attack["robust"], f"{attack['seconds']:.1f}"
         table.add_row(attack["label"], *one, percent(worst), interval(worst), seconds)
     table.add_section()
     worst, label = document["worst_case"], "worst case" if trusted(document) else "worst case (unreliable)"
     table.add_row(label, *blank, percent(worst), interval(worst), "")
     return table
+
+
+def has_restarts(attack: Document) -> bool:
+    """Whether an attack ran several times; one run for each target is one time."""
+    return bool(attack["restarts"] > 1 and not attack["settings"].get("targets"))
 
 
 def trusted(document: Document) -> bool:
@@ -87,7 +92,7 @@ def evaluation_remarks(document: Document) -> list[str]:
     if "expected" in document:
         found = document["expected"]
         said.append(
-            f"Of a randomised model quote the expected accuracy, here over {found['draws']} draws: clean "
+            f"The number of a randomised model is its expected accuracy, here over {found['draws']} draws: clean "
             f"{100 * found['clean']:.2f}%, worst case {100 * found['worst_case']:.2f}%; the table goes by the mean "
             "probabilities of the draws."
         )

@@ -50,7 +50,7 @@ def expected_sentences(evaluation: Evaluation) -> tuple[str, ...]:
         return ()
     places = words.decimals(worst.count)
     return (
-        f"Verdicts are over {expected.draws} draws each. What to quote of a randomised model is its expected "
+        f"Verdicts are over {expected.draws} draws each. The number of a randomised model is its expected "
         f"accuracy: clean {words.percent(expected.clean, places)}, and {words.percent(expected.worst_case, places)} on "
         f"the worst example found for each image; one that is wrong on the mean is not attacked and counts as it is. "
         f"The tables go by the mean probabilities of the draws, as the attacks do "

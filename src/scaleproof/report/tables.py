@@ -73,14 +73,21 @@ def bound_row(label: str, share: Share, *, strong: bool, mark: str = "") -> Row:
 
 def attacks_table(run: Provenance, evaluation: Evaluation) -> Table:
     """Build the table of all attacks with the worst case last."""
-    after = "Robust after this attack" if evaluation.mode == "cascade" else "Robust, worst of all restarts"
+    after = "Robust after this attack" if evaluation.mode == "cascade" else "Robust, worst of all runs"
     mark = "" if words.trusted(evaluation) else "unreliable"
     rows = (
         bound_row("No attack", evaluation.clean, strong=False),
         *(attack_row(attack) for attack in evaluation.attacks),
         bound_row(words.worst_label(evaluation), evaluation.worst_case, strong=True, mark=mark),
     )
-    heads = (after, "95% interval", "Cosine mismatch", "Robust, 1 restart", "Restarts", "Images attacked")
+    heads = (
+        after,
+        "95% interval",
+        "Cosine mismatch",
+        "Robust, first run",
+        "Restarts or targets",
+        "Images attacked",
+    )
     notes = (f"{attack.label}: {note}" for attack in evaluation.attacks for note in attack.notes)
     return Table(
         caption=f"Accuracy under attack, {words.threat_text(evaluation.threat)}",
