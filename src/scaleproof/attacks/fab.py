@@ -128,9 +128,7 @@ class FAB:
         nearest = torch.where(inside, state.found, state.clean)
         if oracle.format == "float32":
             return nearest
-        doubtful = ~misclassified(
-            oracle.judge(nearest), state.true_class
-        )  # a coarse search found it, float32 not
+        doubtful = ~misclassified(oracle.judge(nearest), state.true_class)  # by float32, not by the search
         return torch.where(rows_like(doubtful, nearest).bool(), state.surest, nearest)
 
     def describe(self) -> dict[str, object]:
