@@ -26,10 +26,12 @@ def first_step(model: str, data: str, device: str) -> None:
     from scaleproof import Classifier, load
     from scaleproof.defenses import defense
     from scaleproof.models import build
+    from scaleproof.speed import waking
     from scaleproof.training import TrainConfig, Trainer
 
     say("imports")
-    train, test = load(data, split="train"), load(data, split="test")
+    with waking(torch.device(device)):
+        train, test = load(data, split="train"), load(data, split="test")
     say("data")
     classifier = Classifier(build(model).to(device))
     trainer = Trainer(classifier, train, defense("at"), TrainConfig(), test=test)

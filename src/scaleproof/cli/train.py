@@ -70,12 +70,14 @@ def carry_out(words: dict[str, Any]) -> None:
     from scaleproof.cli.setup import checked_device
     from scaleproof.cli.show import show_training
     from scaleproof.parallel import joined, local_device
+    from scaleproof.speed import waking
     from scaleproof.train import train
 
     request = TrainRequest(**{item.name: words[item.name] for item in fields(TrainRequest)})
     place = local_device(checked_device(words["device"]))
     with joined(place) as group:
-        plans = request.plans(place)
+        with waking(place):
+            plans = request.plans(place)
         with training_bar(len(plans), group.writes, words["tensorboard"]) as watch:
             train(plans, watch=watch, group=group)
         if group.writes:

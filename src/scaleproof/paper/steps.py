@@ -109,7 +109,7 @@ def kind_of(column: Column) -> str:
 
 def kinds_of(columns: Iterable[Column]) -> tuple[str, ...]:
     wanted = {kind_of(column) for column in columns}
-    return tuple(kind for kind in (ATTACK, STANDARD, *SPSA, RAYS) if kind in wanted)
+    return tuple(kind for kind in (ATTACK, STANDARD, RAYS, *SPSA) if kind in wanted)
 
 
 def folder_name(model: str) -> str:

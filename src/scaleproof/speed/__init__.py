@@ -5,6 +5,7 @@ from scaleproof.speed.graph import Chain, GraphCache
 from scaleproof.speed.precision import exact_float32, on_device, tf32_float32
 from scaleproof.speed.steps import ascend
 from scaleproof.speed.streams import side_by_side
+from scaleproof.speed.wake import waking
 
 __all__ = [
     "PLAIN",
@@ -18,4 +19,5 @@ __all__ = [
     "on_device",
     "side_by_side",
     "tf32_float32",
+    "waking",
 ]
