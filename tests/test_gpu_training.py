@@ -53,6 +53,16 @@ def test_a_captured_step_does_what_a_plain_one_does(combination: str) -> None:
     )  # bf16 flips signs of small gradients
 
 
+def test_float32_in_a_graph_is_float32() -> None:
+    found = {}
+    for captured in (True, False):
+        run = training("at", Speed(precision="float32", fold=False, graph=captured))
+        finished(run)
+        assert run.stepper.notes()["graph"] == captured
+        found[captured] = floats(run)
+    torch.testing.assert_close(found[True], found[False], rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("combination", ["at", "trades-si", "free", "gradalign"])
 def test_two_runs_and_a_resumed_one_are_the_same_bit_for_bit(combination: str, tmp_path: Path) -> None:
     expected = finished(training(combination, Speed()))

@@ -242,3 +242,16 @@ def test_settings_that_are_asked_for_arrive(tmp_path: Path) -> None:
     assert defense["weight"] == 3.0
     assert document["config"]["schedule"]["kind"] == "cosine"
     assert document["threat"] == {"norm": "l2", "eps": 0.5}
+
+
+PRECISIONS = {"auto": True, "auto --no-graph": False, "float32": False, "float32 --graph": True}
+
+
+@pytest.mark.parametrize(("words", "captured"), PRECISIONS.items())
+def test_float32_is_the_plain_loop_unless_a_graph_is_asked_for(
+    words: str, captured: bool, tmp_path: Path
+) -> None:
+    run("at", *QUICK, "--precision", *words.split(), "--out", str(tmp_path / "run"))
+    speed = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]["speed"]
+    assert speed["graph"] == captured
+    assert speed["fold"] == words.startswith("auto")

@@ -54,6 +54,7 @@ def command(
     seeds: chosen.Seeds = None,
     device: options.Device = "auto",
     precision: chosen.Precision = "auto",
+    graph: chosen.Graph = None,
     sync_batch_norm: chosen.SyncBatchNorm = False,
     checkpoint_seconds: chosen.CheckpointSeconds = 60.0,
     tensorboard: chosen.Tensorboard = False,
@@ -121,6 +122,7 @@ class TrainRequest:
     seed: int
     seeds: str | None
     precision: str
+    graph: bool | None
     sync_batch_norm: bool
     checkpoint_seconds: float
     out: Path | None
@@ -193,7 +195,8 @@ class TrainRequest:
         from scaleproof.speed import Speed
 
         fast = self.precision != "float32"
-        return Speed(precision=cast("Precision", self.precision), fold=fast, graph=fast)
+        graph = fast if self.graph is None else self.graph
+        return Speed(precision=cast("Precision", self.precision), fold=fast, graph=graph)
 
     def check_si(self) -> None:
         """What changes SI is an error without it."""

@@ -63,6 +63,14 @@ Precision = Annotated[
         help="auto (bf16 on a GPU), float32 (the plain loop), tf32 or bf16. Verdicts are float32 always."
     ),
 ]
+Graph = Annotated[
+    bool | None,
+    typer.Option(
+        "--graph/--no-graph",
+        help="Replay a step as one CUDA graph: the same arithmetic, quicker. Default: yes, but not in float32.",
+        show_default=False,
+    ),
+]
 SyncBatchNorm = Annotated[
     bool, typer.Option("--sync-batch-norm", help="Statistics over all processes of torchrun.")
 ]
