@@ -102,10 +102,31 @@ def test_every_figure_at_the_small_scale(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert sorted(path.stem for path in tmp_path.glob("*.png")) == sorted(one.id for one in figures())
     sentences = {one["id"]: one for one in read(tmp_path / "reproduction.json")["sentences"]}
-    needed = {quantity for one in figures() for quantity in one.quantities} | {"head-norm"}
+    needed = {quantity for one in figures() for quantity in one.quantities} | {
+        "head-norm",
+        "zero-gradients-after-training",
+    }
     about = [one.id for one in prose() if {one.left.get("quantity"), one.right.get("quantity")} & needed]
     assert len(about) > 5
     assert {sentences[name]["verdict"] for name in about} == {"inconclusive"}  # measured, and settles nothing
+
+
+def test_results_that_cannot_be_written_stop_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+
+    def write(*arguments: Any) -> None:
+        written.append(arguments)
+        if len(written) == 1:
+            raise ValueError("something is damaged")
+
+    monkeypatch.setattr("scaleproof.cli.reproduce.write", write)
+    models = "cifar10/resnet18/gat,cifar10/resnet18/free"
+    done = reproduce("table-single-step", "--models", models, "--scale", "small", "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "the results so far could not be written: something is damaged" in done.output
+    assert len(written) == 3  # after each of two models, and at the end
 
 
 def test_the_list_and_the_plan_compute_nothing(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import typer
 from scaleproof.attacks.suites import SUITES
 from scaleproof.cli.main import app
 from scaleproof.paper import claims, experiments, tables
-from scaleproof.paper.estimate import IMAGES, TEST_IMAGES, minutes, size
+from scaleproof.paper.estimate import minutes, size
 from scaleproof.paper.scales import FULL, SMALL, scale
-from scaleproof.paper.settings import own_models
+from scaleproof.paper.settings import TEST_IMAGES, TRAINING_IMAGES, own_models
 from scaleproof.paper.steps import ATTACK, CUT, DONE, MISSING, Chain, Place, Step, chain, folder_name
 from scaleproof.paper.targets import Wanted, wanted
 from scaleproof.store import write_json
@@ -149,7 +149,7 @@ def test_the_estimate_follows_size_and_length() -> None:
         minutes(at.steps[0], at) * size("wrn-34-10") * 90 / 120
     )
     datasets = {one.dataset for one in experiments()}
-    assert datasets == set(IMAGES) == set(TEST_IMAGES)
+    assert datasets == set(TRAINING_IMAGES) == set(TEST_IMAGES)
 
 
 def test_every_model_has_every_seed() -> None:
@@ -162,8 +162,13 @@ def test_what_a_training_did_not_measure_is_measured_after_it(tmp_path: Path) ->
     """A training whose own attacks were fewer than the paper's gets the attacks as a step."""
     one = next(found for found in experiments() if found.model == "cifar10/resnet18/at")
     train = chain(one, FULL, Place(root=tmp_path), []).folder / "train"
-    for names, kinds in ((["pgd", "pgd-cw"], ["train", "attack"]), (SUITES["paper"], ["train"])):
-        evaluation = {"attacks": [{"name": name} for name in names]}
+    cases = (
+        (["pgd", "pgd-cw"], 8 / 255, ["train", "attack"]),
+        (SUITES["paper"], 8 / 255, ["train"]),
+        (SUITES["paper"], 0.031, ["train", "attack"]),  # as some recipes train and measure
+    )
+    for names, eps, kinds in cases:
+        evaluation = {"attacks": [{"name": name, "settings": {"eps": eps}} for name in names]}
         write_json(train / "training.json", {"results": {"selected": {"evaluation": evaluation}}})
         write_json(train / "run.json", {})
         assert [step.kind for step in chain(one, FULL, Place(root=tmp_path), []).steps] == kinds

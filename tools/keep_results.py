@@ -14,6 +14,7 @@ from pathlib import Path
 
 KEPT = ("training.json", "evaluation.json", "sweep.json", "analysis.json", "analysis.npz")
 KEPT += ("verdicts.npz", "verdicts-selected.npz", "verdicts-last.npz", "curve.png")
+OLD = ".old-"  # in the name of a folder that `reproduce` moved away
 LAST = "run.json"  # it makes a folder finished
 
 
@@ -21,6 +22,8 @@ def keep(source: Path, target: Path) -> list[Path]:
     """Every finished run folder below a folder, by its relative place; those that were copied."""
     copied = []
     for run in sorted(source.rglob("run.json")):
+        if OLD in run.parent.name:  # of weights that were trained anew since
+            continue
         place = target / run.parent.relative_to(source)
         if (place / "run.json").exists():
             if settings(place) != settings(run.parent):

@@ -190,7 +190,7 @@ class Session:
             "batch_norm": json.dumps(vars(plan.defense.batch_norm)),
         }
         sha256 = save_model(plan.folder / FILES[kind], measured, self.architecture, facts)
-        found = evaluate(measured, plan.test, plan.attacks, speed=plan.speed)
+        found = evaluate(measured, plan.test, plan.attacks, seed=plan.config.seed, speed=plan.speed)
         write_arrays(plan.folder / f"verdicts-{kind}.npz", found.arrays())
         return {"epoch": epoch, "file": FILES[kind], "weights_sha256": sha256, "evaluation": found.as_json()}
 

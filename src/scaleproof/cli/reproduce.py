@@ -129,7 +129,10 @@ def run(
     left = [chain for chain in chains if chain.missing and not chain.lost_weights]
 
     def ended(chain: Chain) -> None:
-        after()
+        try:
+            after()
+        except (ValueError, OSError) as error:  # the other models go on; the end tells it again
+            typer.echo(f"the results so far could not be written: {error}")
 
     if far:
         return failures + run_on_ray(left, address=address, tell=typer.echo, after=ended)

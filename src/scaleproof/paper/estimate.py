@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from scaleproof.paper.settings import TEST_IMAGES
+from scaleproof.paper.settings import TEST_IMAGES, TRAINING_IMAGES
 from scaleproof.paper.steps import ATTACK, DONE, FIGURE, RAYS, SPSA, STANDARD, TRAIN, Chain, Step, recipe_of
 
 REFERENCE = "resnet18"
-IMAGES = {"cifar10": 50_000, "cifar100": 50_000, "svhn": 73_257}
 # Milliseconds of one step of 128 images of 32 x 32 with a ResNet-18 in bf16, as docs/results has them.
 STEP = {"at": 13.5, "trades": 17.0, "alp": 16.5, "mart": 16.6, "free": 24.0, "gat": 7.2, "rfgsm": 4.6}
 STEP |= {"gradalign": 12.8}
@@ -48,7 +47,7 @@ def minutes(step: Step, chain: Chain) -> float:
     factor = size(experiment.architecture)
     if step.kind == TRAIN:
         batch = recipe_of(experiment, chain.recipe).config.batch_size
-        steps = (chain.epochs or 0) * IMAGES[experiment.dataset] / batch
+        steps = (chain.epochs or 0) * TRAINING_IMAGES[experiment.dataset] / batch
         return steps * STEP.get(experiment.defense, MOST) * factor / 60_000
     if step.kind.startswith(FIGURE):
         return FIGURE_SECONDS * factor / 60

@@ -107,7 +107,8 @@ def compared(
 def distance(one: Measured, other: Measured, confidence: float = CONFIDENCE) -> tuple[float, float | None]:
     """The difference of two measurements and its error: over pairs of runs with one seed, where both have seeds.
 
-    The error is None where too few runs, or partial ones, are behind it.
+    The error is None where too few runs, or partial ones, are behind it, and where all pairs differ by the same:
+    nothing is known about the spread of such differences, except that they are not zero.
     """
     full = one.full and other.full
     if not one.seeds and not other.seeds:
@@ -120,7 +121,10 @@ def distance(one: Measured, other: Measured, confidence: float = CONFIDENCE) -> 
         return one.value - other.value, None
     if len(pairs) < SEEDS or not full:
         return fmean(pairs), None
-    return fmean(pairs), student_t(len(pairs) - 1, confidence) * stdev(pairs) / math.sqrt(len(pairs))
+    spread = round(stdev(pairs), DIGITS)
+    if spread == 0 and round(fmean(pairs), DIGITS) != 0:
+        return fmean(pairs), None
+    return fmean(pairs), student_t(len(pairs) - 1, confidence) * spread / math.sqrt(len(pairs))
 
 
 def shared(one: Measured, other: Measured) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from scaleproof.paper.claims import Claim
-from scaleproof.paper.scales import SCALES
-from scaleproof.paper.settings import EPS, TEST_IMAGES, Experiment
+from scaleproof.paper.settings import EPS, Experiment
+from scaleproof.paper.stated import VARIANT, departs, is_partial
 from scaleproof.paper.steps import (
     ATTACK,
     RAYS,
@@ -29,7 +30,7 @@ from scaleproof.paper.steps import (
 from scaleproof.statistics import boundary_distances
 from scaleproof.store import is_finished, read_arrays
 
-SEED, VARIANT = re.compile(r"seed-\d+"), re.compile(r"(.+)-(\d+)")
+SEED = re.compile(r"seed-\d+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,7 @@ class Measurement:
 
     name: str  # as Claim.measurement
     value: float
+    others: tuple[float, ...]  # the same of the training's other weights, where they were measured
     count: int  # of images
     seed: int
     variant: str
@@ -92,56 +94,77 @@ def finished(variant: Path) -> bool:
 
 
 def of_seed(folder: Path, seed: int, experiment: Experiment) -> Iterator[Measurement]:
-    """Every number of one model and seed, the more thorough run first where two give the same."""
+    """Every number of one model and seed, the more thorough run first where two give the same.
+
+    Attacks on a network count as long as its training is there: they say nothing about the one that comes after it.
+    """
+    if experiment.trained and not is_finished(folder / TRAIN):
+        return
     seen: set[str] = set()
     for kind in (ATTACK, TRAIN, STANDARD, *SPSA, RAYS):
         if is_finished(folder / kind) and not is_stale(folder / kind):
-            for found in of_run(folder / kind, kind, seed, experiment):
+            for found in readable(folder / kind, kind, seed, experiment):
                 if found.name not in seen:
                     seen.add(found.name)
                     yield found
 
 
+def readable(folder: Path, kind: str, seed: int, experiment: Experiment) -> tuple[Measurement, ...]:
+    """The numbers of a run; of a damaged one none, with a warning."""
+    try:
+        return tuple(of_run(folder, kind, seed, experiment))
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        warnings.warn(f"{folder} does not count, it is damaged ({error}): move it away", stacklevel=2)
+        return ()
+
+
 def of_run(folder: Path, kind: str, seed: int, experiment: Experiment) -> Iterator[Measurement]:
     run = read(folder / "run.json")
-    values, count, reliable = trained_values(folder) if kind == TRAIN else evaluated_values(folder, kind)
-    variant = folder.parent.parent.name
-    whole = count >= TEST_IMAGES[experiment.dataset] and reliable
+    values, count = trained_values(folder) if kind == TRAIN else evaluated_values(folder, kind)
+    partial = (
+        is_partial(experiment, folder.parent)
+        or departs(folder, kind, seed, experiment)
+        or not is_reliable(folder.parent)
+    )
+    others = other_weights(folder.parent / TRAIN)
     for how, value in values.items():
         yield Measurement(
             name=f"{experiment.model}/{how}",
             value=value,
+            others=tuple(other[how] for other in others if how in other),
             count=count,
             seed=seed,
-            variant=variant,
-            partial=not whole or is_partial(experiment, folder.parent),
+            variant=folder.parent.parent.name,
+            partial=partial,
             folder=folder,
             commit=run["commit"],
             hardware=run["hardware"]["name"],
         )
 
 
-def is_partial(experiment: Experiment, folder: Path) -> bool:
-    """Whether a seed's training is not what the paper states: another scale or length, or stopped on the way."""
-    variant = folder.parent.name
-    if variant in SCALES:
-        return True
-    match = VARIANT.fullmatch(variant)
-    if not experiment.trained or match is None:
-        return False
-    stopped = is_finished(folder / TRAIN) and read(folder / TRAIN / "training.json")["stopped"] is not None
-    return stopped or int(match[2]) != full_length(experiment, match[1])
+def is_reliable(folder: Path) -> bool:
+    """Whether no check failed on a seed's network, whichever of its runs examined it."""
+    paths = [folder / kind / "evaluation.json" for kind in (ATTACK, STANDARD)]
+    return not any(
+        path.exists() and not is_stale(path.parent) and read(path).get("reliable") is False for path in paths
+    )
 
 
-Values = tuple[
-    dict[str, float], int, bool
-]  # by what follows the model in a measurement's name; images; reliable
+def other_weights(training: Path) -> list[dict[str, float]]:
+    """The numbers of a training's other weights, the last and those best on test images: a paper may mean those."""
+    if not is_finished(training):
+        return []
+    results = read(training / "training.json")["results"]
+    return [shares(found["evaluation"]) for name, found in results.items() if name != SELECTED]
+
+
+Values = tuple[dict[str, float], int]  # by what follows the model in a measurement's name; images
 
 
 def trained_values(folder: Path) -> Values:
     """What a training measured on the weights that it selected."""
     evaluation = read(folder / "training.json")["results"][SELECTED]["evaluation"]
-    return shares(evaluation), evaluation["clean"]["count"], True
+    return shares(evaluation), evaluation["clean"]["count"]
 
 
 def evaluated_values(folder: Path, kind: str) -> Values:
@@ -151,7 +174,7 @@ def evaluated_values(folder: Path, kind: str) -> Values:
         values = {"none/0/clean": percent(clean), "standard/1/robust": percent(worst)}
     else:
         values = rays_values(folder) if kind == RAYS else shares(evaluation)
-    return values, evaluation["clean"]["count"], evaluation.get("reliable") is not False
+    return values, evaluation["clean"]["count"]
 
 
 def shares(evaluation: Mapping[str, Any]) -> dict[str, float]:

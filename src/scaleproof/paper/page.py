@@ -138,7 +138,7 @@ def sentences_part(judgements: Sequence[Judgement]) -> str:
 def leaning(judgement: Judgement) -> str:
     """How many comparisons point its way so far, settled or not."""
     measured = [one for one in judgement.comparisons if one.surplus is not None]
-    agree = sum((one.surplus or 0) > 0 for one in measured)
+    agree = sum(one.verdict == HOLDS or (one.surplus or 0) > 0 for one in measured)
     if not measured:
         return f"0 of {len(judgement.comparisons)} measured"
     return f"{agree} of {len(measured)} measured point its way ({len(judgement.comparisons)} in all)"

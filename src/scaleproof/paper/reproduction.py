@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 
-from scaleproof.paper.claims import Claim, Table, measurement_name
+from scaleproof.paper.claims import Claim, Table, claims, measurement_name
 from scaleproof.paper.judge import FAILS, HOLDS, MISSING, SEEDS, UNCLEAR, Judgement, Measured, judge
 from scaleproof.paper.measured import Measurement, by_claim
 from scaleproof.paper.prose import prose
 from scaleproof.paper.settings import own_models
 from scaleproof.statistics import student_t, wilson_half_width
 
-UNSAID = ("he-scale-unsaid", "scale-saturates")  # notes on numbers of which the paper leaves the setting open
+UNSAID = ("he-scale-unsaid", "scale-saturates")  # notes on numbers whose setting the paper leaves open
+SCHEDULE_UNSAID = "own-schedule-unsaid"  # a note on numbers, not on what compares two of one schedule
 VERDICTS = (HOLDS, FAILS, UNCLEAR, MISSING)
 
 
@@ -39,10 +40,27 @@ class Outcome:
         """Half an interval of 95%: where a new run would fall, by the spread of seeds; of the images for one run."""
         values = [run.value for run in self.runs]
         if len(values) > 1:
-            return student_t(len(values) - 1) * stdev(values) * math.sqrt(1 + 1 / len(values))
+            return self.reach(values)
         if not values or self.claim.column.unit != "percent":
             return None
         return 100 * wilson_half_width(values[0] / 100, self.runs[0].count)
+
+    def reach(self, values: Sequence[float]) -> float:
+        """How far from their mean another value may fall; at least half the last digit that the paper prints."""
+        spread = student_t(len(values) - 1) * stdev(values) * math.sqrt(1 + 1 / len(values))
+        return max(spread, 0.5 * 10.0**-self.claim.column.decimals)
+
+    def fits(self, values: Sequence[float]) -> bool:
+        """Whether the printed number could be one more of these."""
+        return abs(fmean(values) - self.claim.value) <= self.reach(values)
+
+    @property
+    def readings(self) -> list[list[float]]:
+        """The values of all seeds: of the selected weights, and of the others where each seed has them."""
+        return [
+            [run.value for run in self.runs],
+            *map(list, zip(*(run.others for run in self.runs), strict=False)),
+        ]
 
     @property
     def partial(self) -> bool:
@@ -52,14 +70,16 @@ class Outcome:
     def verdict(self) -> str:
         """A number holds where it could be one of our runs; too few, or partial ones, settle nothing.
 
-        Nor can a number be settled that was measured under one of two readings, where the paper does not say which.
+        Nor can a number be settled that was measured under one of two readings, where the paper does not say which:
+        it may mean other weights of a training than the selected ones, too.
         """
         if self.difference is None:
             return MISSING
-        unsaid = any(note.id in UNSAID for note in self.claim.notes)
-        if len(self.runs) < SEEDS or self.partial or unsaid or self.error is None:
+        open_setting = any(note.id in (*UNSAID, SCHEDULE_UNSAID) for note in self.claim.notes)
+        if len(self.runs) < SEEDS or self.partial or open_setting:
             return UNCLEAR
-        return HOLDS if abs(self.difference) <= self.error else FAILS
+        selected, *others = (self.fits(values) for values in self.readings)
+        return HOLDS if selected else UNCLEAR if any(others) else FAILS
 
     def as_json(self, root: Path) -> dict[str, object]:
         return {
@@ -117,7 +137,7 @@ class Reproduction:
 
 def reproduction(
     tables: Sequence[Table],
-    claims: Iterable[Claim],
+    numbers: Iterable[Claim],
     found: Sequence[Measurement],
     *,
     scale: str,
@@ -125,7 +145,7 @@ def reproduction(
 ) -> Reproduction:
     """Put claims and measurements together; `quantities` are those of the figures."""
     wanted = {table.id for table in tables}
-    chosen = [claim for claim in claims if claim.table.id in wanted]
+    chosen = [claim for claim in numbers if claim.table.id in wanted]
     runs = by_claim(chosen, found)
     measured = {**measured_by_name(found), **(quantities or {})}
     return Reproduction(
@@ -154,13 +174,20 @@ def own_row(table: Table, model: str, found: Sequence[Measurement]) -> OwnRow | 
     return OwnRow(table=table.id, model=model, values=values, partial=partial, runs=runs) if runs else None
 
 
+def unsaid() -> frozenset[str]:
+    """Measurements that no table prints under a setting that is clear: they settle nothing."""
+    clear = {one.measurement for one in claims() if not any(note.id in UNSAID for note in one.notes)}
+    return frozenset(one.measurement for one in claims() if one.measurement not in clear)
+
+
 def measured_by_name(found: Iterable[Measurement]) -> dict[str, Measured]:
     """The mean over seeds of every measurement, with the value of each seed."""
+    left_open = unsaid()
     seeds: dict[str, dict[int, float]] = {}
     full: dict[str, bool] = {}
     for run in found:
         seeds.setdefault(run.name, {})[run.seed] = run.value
-        full[run.name] = full.get(run.name, True) and not run.partial
+        full[run.name] = full.get(run.name, run.name not in left_open) and not run.partial
     return {
         name: Measured(value=fmean(values.values()), seeds=values, full=full[name])
         for name, values in seeds.items()

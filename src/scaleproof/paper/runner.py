@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from runpy import run_module
 from typing import IO
 
-from scaleproof.paper.steps import DONE, Chain, Step
+from scaleproof.paper.steps import DONE, STALE, Chain, Step
 
 Tell = Callable[[str], None]
 LOCK = "lock"  # in a chain's folder, with the number of the process that holds it
@@ -109,7 +110,9 @@ class Runner:
         if self.stopped.is_set():
             return []
         with held(chain.folder, self.tell, self.stopped.is_set) as lock:
-            return run_steps(chain.steps, lambda step: self.in_a_process(step, lock), self.tell)
+            return run_steps(
+                chain.steps, lambda step: self.in_a_process(step, lock), self.tell, self.stopped.is_set
+            )
 
     def in_a_process(self, step: Step, lock: IO[str]) -> tuple[int, str]:
         """One command in a process of its own, which holds the lock too; side by side each prints into a file."""
@@ -122,11 +125,13 @@ class Runner:
                 pass_fds=(lock.fileno(),),
             )
             self.processes.add(process)
+            if self.stopped.is_set():  # it was started while all were being stopped
+                process.send_signal(signal.SIGTERM)
             try:
                 code = process.wait()
             finally:
                 self.processes.discard(process)
-        return code, last_lines(log_of(step))
+        return code, last_lines(log_of(step)) if self.jobs > 1 else ""  # else it was printed already
 
     def stop(self) -> None:
         """Ask what runs to stop; every step goes on from its last checkpoint the next time."""
@@ -136,17 +141,35 @@ class Runner:
                 process.send_signal(signal.SIGTERM)
 
 
-def run_steps(steps: Iterable[Step], execute: Callable[[Step], tuple[int, str]], tell: Tell) -> list[Failure]:
-    """Steps one after the other, those done left out, until one fails."""
+def run_steps(
+    steps: Iterable[Step],
+    execute: Callable[[Step], tuple[int, str]],
+    tell: Tell,
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[Failure]:
+    """Steps one after the other, those done left out, until one fails or all are stopped."""
     for step in steps:
+        if stopped():
+            return []
         if step.state == DONE:
             continue
+        if step.state == STALE:
+            tell(
+                f"{step.folder} is of other weights than were trained since: moved to {moved_away(step.folder)}"
+            )
         tell(f"{step.kind}: {step.folder}")
         code, words = execute(step)
         if code != 0:
             tell(f"{step.kind} ended with code {code}: {step.folder}")
             return [Failure(step=step, code=code, words=words)]
     return []
+
+
+def moved_away(folder: Path) -> Path:
+    """Give a folder another name, the first that is free, so that its run can be done again."""
+    names = (folder.with_name(f"{folder.name}.old-{number}") for number in count(1))
+    free = next(path for path in names if not path.exists())
+    return folder.rename(free)
 
 
 def in_this_process(step: Step) -> tuple[int, str]:

@@ -14,6 +14,7 @@ STEPS_TO_EDGE = 4
 BATCH_SIZE = 128
 TERM_WEIGHTS = {"trades": 6.0, "alp": 3.0, "mart": 6.0}  # lambda
 SINGLE_STEP = ("free", "gat", "rfgsm", "gradalign")
+TRAINING_IMAGES = {"cifar10": 50_000, "cifar100": 50_000, "svhn": 73_257}
 TEST_IMAGES = {"cifar10": 10_000, "cifar100": 10_000, "svhn": 26_032}
 STATED = "paper-literal"  # the recipe that the paper's text gives for every defense
 

@@ -6,8 +6,9 @@ A model's folders are `MODEL/VARIANT/seed-N/STEP` under one root; a step is done
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ TRAIN, ATTACK, STANDARD, RAYS = "train", "attack", "standard", "rays"
 SPSA = ("spsa-128", "spsa-256", "spsa-512")  # each alone, so that an image is let go when it is broken
 SELECTED = "selected"  # the weights that count: chosen on held-out training images
 WEIGHTS = "model.safetensors"  # what a training leaves for the steps after it
+DOCUMENTS = ("evaluation.json", "sweep.json", "analysis.json")  # of runs that measure a network
 DONE, CUT, MISSING, STALE = "done", "cut", "missing", "of other weights"
 
 
@@ -167,17 +169,28 @@ def lacks_attacks(training: Path) -> bool:
     if not is_finished(training):
         return False
     evaluation = read(training / "training.json")["results"][SELECTED]["evaluation"]
-    return not {attack["name"] for attack in evaluation["attacks"]} >= {*SUITES[WHITE_BOX]}
+    stated = {attack["name"] for attack in evaluation["attacks"] if has_eps(attack["settings"])}
+    return not stated >= {*SUITES[WHITE_BOX]}
+
+
+def has_eps(settings: Mapping[str, Any], eps: float = float(Fraction(EPS))) -> bool:
+    """Whether an attack had the eps of the paper; some recipes train, and so measure, at another one."""
+    return abs(float(settings["eps"]) - eps) < 1e-9
 
 
 def is_stale(folder: Path) -> bool:
-    """Whether an evaluation is one of other weights than the training beside it now has."""
-    path, training = folder / "evaluation.json", folder.parent / TRAIN / "training.json"
-    if not path.exists() or not training.exists():
+    """Whether a run is one of other weights than the training beside it now has."""
+    path, training = document_of(folder), folder.parent / TRAIN / "training.json"
+    if path is None or not training.exists():
         return False
     return bool(
         read(path)["model"]["weights_sha256"] != read(training)["results"][SELECTED]["weights_sha256"]
     )
+
+
+def document_of(folder: Path) -> Path | None:
+    """The file that says what a run measured of a network."""
+    return next((folder / name for name in DOCUMENTS if (folder / name).exists()), None)
 
 
 def read(path: Path) -> Any:

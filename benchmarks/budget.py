@@ -1,0 +1,159 @@
+"""How much of AutoAttack's figure do how many passes buy? Short attacks beside "standard", on the same images.
+
+    python benchmarks/budget.py --models at=at.safetensors,trades=trades.safetensors --data cifar10 --images 2000 \
+        --device cuda --out docs/results/benchmarks/budget-h200.json
+
+A recipe is a cascade: each attack gets what the ones before it left. Its price is its forward and backward passes, its
+worth what it leaves: images that "standard" breaks and the recipe does not are missed, the other way round gained.
+Every recipe runs once for each seed; "standard" (gradients in bf16 on a GPU, verdicts in float32) runs once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from scaleproof import PGD, Classifier, Dataset, Evaluation, Threat, evaluate, load, load_model, suite
+from scaleproof.attacks import APGD, Attack
+from scaleproof.losses import Objective, cw_margin, dlr, probability_margin, standardised_margin
+from scaleproof.provenance import provenance
+from scaleproof.statistics import Z95
+
+STANDARD = "standard-bf16"
+Flags = NDArray[np.bool_]  # (images,)
+
+
+def first(objective: Objective = probability_margin, steps: int = 20, restarts: int = 1) -> PGD:
+    name = f"pgd {objective.name} {steps}x{restarts}"
+    return PGD(
+        threat=Threat(),
+        objective=objective,
+        steps=steps,
+        restarts=restarts,
+        keep="best",
+        name=name,
+        label=name,
+    )
+
+
+def search(objective: Objective, steps: int, *, targets: int | None = None, runs: int = 1) -> APGD:
+    name = f"apgd {objective.name} {steps}x{targets or runs}"
+    return APGD(
+        threat=Threat(), objective=objective, steps=steps, targets=targets, runs=runs, name=name, label=name
+    )
+
+
+def recipes() -> Mapping[str, tuple[Attack, ...]]:
+    """By name; all begin with a cheap attack that breaks most of what can be broken."""
+    invariant = standardised_margin(4.0)
+    found: dict[str, tuple[Attack, ...]] = {
+        "PGD-20, cross entropy": (*suite("pgd"),),
+        "PGD-20, probability margin": (first(),),
+        "PGD-20, standardised margin": (first(invariant),),
+        "PGD-20, standardised margin, 5 starts": (first(invariant, restarts=5),),
+        "PGD-100, standardised margin": (first(invariant, 100),),
+        "APGD-100, standardised margin": (first(invariant), search(invariant, 100)),
+        "APGD-CE and APGD-T": (*suite("apgd-ce,apgd-t"),),
+    }
+    for targets, steps in ((9, 100), (9, 50), (9, 20), (5, 50), (3, 100), (3, 50), (3, 20), (1, 100)):
+        name = f"{targets} target{'s' * (targets > 1)}, {steps} steps"
+        found[f"DLR, {name}"] = (first(invariant), search(dlr, steps, targets=targets))
+    for targets, steps in ((9, 20), (3, 50)):
+        found[f"CW, {targets} targets, {steps} steps"] = (
+            first(invariant),
+            search(cw_margin, steps, targets=targets),
+        )
+    return found
+
+
+def priced(name: str, seed: int, found: Evaluation, standard: Evaluation) -> dict[str, Any]:
+    """What a recipe cost and left, beside "standard" on the same images, with a paired 95% interval in points."""
+    left, floor = survivors(found), survivors(standard)
+    gap = 100.0 * (left.astype(float) - floor.astype(float))
+    reach = Z95 * float(gap.std(ddof=1)) / np.sqrt(len(gap))
+    return {
+        "recipe": name,
+        "seed": seed,
+        "robust": found.robust().as_json(),
+        "missed": int((left & ~floor).sum()),
+        "gained": int((floor & ~left).sum()),
+        "more": float(gap.mean()),
+        "interval": [float(gap.mean()) - reach, float(gap.mean()) + reach],
+        **cost(found),
+    }
+
+
+def survivors(found: Evaluation) -> Flags:
+    left: Flags = found.clean_correct.copy()
+    for result in found.attacks:
+        left &= ~result.broken()
+    return left
+
+
+def cost(found: Evaluation) -> dict[str, Any]:
+    totals = {
+        part: sum(getattr(result, part) for result in found.attacks) for part in ("forwards", "backwards")
+    }
+    return {**totals, "seconds": sum(result.seconds for result in found.attacks)}
+
+
+def measured(name: str, classifier: Classifier, data: Dataset, given: argparse.Namespace) -> dict[str, Any]:
+    standard = evaluate(classifier, data, STANDARD, batch_size=given.batch)
+    print(name, STANDARD, standard.robust(), cost(standard), flush=True)
+    rows = []
+    for recipe, attacks in recipes().items():
+        for seed in given.seeds:
+            found = evaluate(classifier, data, attacks, mode="cascade", seed=seed, batch_size=given.batch)
+            rows.append(priced(recipe, seed, found, standard))
+        print(
+            f"{rows[-1]['more']:+.2f} at {price(rows[-1]) / price(cost(standard)):.4f}  {recipe}", flush=True
+        )
+    return {
+        "model": name,
+        "clean": standard.clean.as_json(),
+        "standard": {"robust": standard.robust().as_json(), **cost(standard)},
+        "speed": standard.speed,
+        "rows": rows,
+    }
+
+
+def price(row: Mapping[str, Any]) -> int:
+    return int(row["forwards"] + row["backwards"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--models", default="demo=demo", help="NAME=FILE or a model's own name, with commas")
+    parser.add_argument("--data", default="sample")
+    parser.add_argument("--images", type=int, default=50)
+    parser.add_argument("--batch", type=int, default=2000)
+    parser.add_argument("--seeds", default=[0], type=lambda text: [int(one) for one in text.split(",")])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    device, data = torch.device(given.device), load(given.data).first(given.images)
+    models = []
+    for pair in given.models.split(","):
+        name, _, spec = pair.partition("=")
+        models.append(measured(name, load_model(spec or name).classifier.to(device), data, given))
+    document: dict[str, Any] = {
+        "schema": "scaleproof.benchmark-budget/1",
+        **provenance(device),
+        "data": data.name,
+        "images": given.images,
+        "seeds": given.seeds,
+        "models": models,
+    }
+    if given.out is not None:
+        given.out.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
