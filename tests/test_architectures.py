@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import nn
 
@@ -112,3 +113,16 @@ def copy_in_half(net: nn.Linear) -> nn.Module:
     other = nn.Linear(net.in_features, net.out_features, bias=False)
     other.load_state_dict(net.state_dict())
     return other.half()
+
+
+def test_equal_weights_are_equal_bytes(tmp_path: Path) -> None:
+    net = build("resnet-tiny")
+    metadata = {name: name for name in "hgfedcba"}
+    files = [tmp_path / f"{number}.safetensors" for number in range(3)]
+    for file in files:
+        save_model(file, net, "resnet-tiny", metadata)
+    assert len({file.read_bytes() for file in files}) == 1
+    with safe_open(files[0], "pt") as found:
+        assert found.metadata() == metadata | {"architecture": "resnet-tiny"}
+    for name, tensor in load_file(files[0]).items():
+        assert torch.equal(tensor, net.state_dict()[name])

@@ -14,10 +14,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from scaleproof.cli.main import app
-from scaleproof.cli.reproduce import read_results
+from scaleproof.cli.reproduced import read_results
 from scaleproof.paper import prose, tables
 from scaleproof.paper.figures import figures
-from scaleproof.paper.runner import Runner, held
+from scaleproof.paper.runner import held
 from scaleproof.paper.scales import FULL, SMALL
 from scaleproof.paper.steps import Chain, Place
 from scaleproof.paper.targets import wanted
@@ -145,19 +145,6 @@ def test_the_list_and_the_plan_compute_nothing(tmp_path: Path) -> None:
     assert "Plan: 3 models" in planned.output
     assert "standard" not in planned.output
     assert not (tmp_path / "root").exists()
-
-
-def test_mistakes(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="say what to reproduce"):
-        reproduce()
-    with pytest.raises(ValueError, match="--seeds must be whole numbers"):
-        reproduce("all", "--seeds", "one", "--dry-run")
-    with pytest.raises(ValueError, match="--scale small has its own length and models"):
-        reproduce("all", "--scale", "small", "--epochs", 3)
-    with pytest.raises(ValueError, match="--epochs must be >= 1, got 0"):
-        reproduce("all", "--epochs", 0, "--dry-run")
-    with pytest.raises(ValueError, match="jobs must be >= 1, got 0"):
-        Runner(jobs=0)
 
 
 def small_chain(root: Path) -> Chain:

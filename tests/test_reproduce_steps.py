@@ -51,11 +51,20 @@ def test_the_command_line_accepts_every_step(size: str) -> None:
             assert given["epochs"] == (None if size == "full" else 1)
 
 
-def test_every_number_is_measured_by_a_step() -> None:
+def zoo_of(folder: Path) -> Path:
+    """A folder with a file for each published model that RobustBench has; nothing reads them."""
+    for one in experiments():
+        if one.published:
+            path = folder / one.dataset / "Linf" / f"{one.published}.pt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    return folder
+
+
+def test_every_number_is_measured_by_a_step(tmp_path: Path) -> None:
     """Whatever the paper prints, the chain of its model holds the step whose business it is."""
-    chains = {
-        one.experiment.model: one for one in all_chains(Place(root=Path("root"), checkpoints=Path("c")))
-    }
+    place = Place(root=Path("root"), checkpoints=zoo_of(tmp_path))
+    chains = {one.experiment.model: one for one in all_chains(place)}
     for claim in claims():
         kinds = [step.kind for step in chains[claim.row.model].steps]
         attack = claim.column.attack
@@ -82,11 +91,17 @@ def test_a_table_asks_for_its_own_columns_alone() -> None:
     assert kinds["attacks"] == {"train", "attack"}  # on our own models: no checkpoint was given
 
 
-def test_published_models_come_from_a_folder() -> None:
+def test_published_models_come_from_a_folder(tmp_path: Path) -> None:
     one = next(found for found in experiments("attacks") if found.published)
-    assert chain(one, FULL, PLACE, [ATTACK]).steps == ()
-    (step,) = chain(one, FULL, Place(root=Path("root"), checkpoints=Path("zoo")), [ATTACK]).steps
-    assert step.words[:2] == ("evaluate", f"robustbench:cifar10/Linf/{one.published}@zoo")
+    empty = Place(root=Path("root"), checkpoints=tmp_path)
+    for place in (PLACE, empty):
+        assert chain(one, FULL, place, [ATTACK]).steps == ()
+        assert chain(one, FULL, place, [ATTACK]).absence == f"no {one.published}.pt: give --checkpoints"
+    unknown = next(found for found in experiments("attacks") if not found.published and not found.trained)
+    assert chain(unknown, FULL, empty, [ATTACK]).absence == "not on RobustBench"
+    zoo = zoo_of(tmp_path)
+    (step,) = chain(one, FULL, Place(root=Path("root"), checkpoints=zoo), [ATTACK]).steps
+    assert step.words[:2] == ("evaluate", f"robustbench:cifar10/Linf/{one.published}@{zoo}")
     assert step.words[step.words.index("--restarts") + 1] == "5"
     (stand_in,) = chain(one, SMALL, PLACE, [ATTACK]).steps
     assert stand_in.words[1] == "undefended"
@@ -177,6 +192,8 @@ def test_what_a_training_did_not_measure_is_measured_after_it(tmp_path: Path) ->
 def test_unknown_words() -> None:
     with pytest.raises(ValueError, match="--epochs must be >= 1, got 0"):
         Place(root=Path("root"), epochs=0)
+    with pytest.raises(ValueError, match="--checkpoints must be a folder that is there, got zoo"):
+        Place(root=Path("root"), checkpoints=Path("zoo"))
     with pytest.raises(
         ValueError, match=r"nothing to reproduce is called 'table-multistep'. Did you mean 'table-multi"
     ):

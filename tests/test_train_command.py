@@ -255,3 +255,15 @@ def test_float32_is_the_plain_loop_unless_a_graph_is_asked_for(
     speed = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]["speed"]
     assert speed["graph"] == captured
     assert speed["fold"] == words.startswith("auto")
+
+
+def test_the_attacks_at_the_end_are_told_and_equal_weights_attacked_once(tmp_path: Path) -> None:
+    """After one epoch the selected, the last and the leaking weights are the same."""
+    words = ["train", "at", *QUICK, "--epochs", "1", "--out", str(tmp_path / "one")]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    told = [line for line in done.stderr.splitlines() if "attacking the" in line]
+    assert len(told) == 1
+    assert "AT: attacking the selected weights on" in told[0]
+    results = json.loads((tmp_path / "one" / "training.json").read_text())["results"]
+    assert len({json.dumps(found["evaluation"]) for found in results.values()}) == 1
+    assert len(results) == 3

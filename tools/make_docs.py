@@ -117,7 +117,7 @@ def paper_verdicts() -> str:
 
 @cache
 def reproduced() -> Reproduction:
-    from scaleproof.cli.reproduce import read_results
+    from scaleproof.cli.reproduced import read_results
     from scaleproof.paper.scales import FULL
     from scaleproof.paper.steps import Place
     from scaleproof.paper.targets import ALL, wanted

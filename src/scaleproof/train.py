@@ -21,12 +21,14 @@ from scaleproof import __version__
 from scaleproof.attacks.base import Attack
 from scaleproof.data import Dataset
 from scaleproof.defenses import Defense
+from scaleproof.evaluation import Evaluation
 from scaleproof.evaluator import evaluate
 from scaleproof.files import write_atomically
 from scaleproof.models import Classifier, build, load_model, save_model, weights_digest
 from scaleproof.models.architectures import architectures
 from scaleproof.models.specs import is_path
 from scaleproof.parallel import ALONE, Group
+from scaleproof.progress import Progress as Step
 from scaleproof.provenance import provenance
 from scaleproof.speed import Speed, on_device
 from scaleproof.store import (
@@ -45,6 +47,7 @@ from scaleproof.training.weights import load_weights
 
 FILES = {"selected": "model.safetensors", "last": "last.safetensors", "leaking": "leaking.safetensors"}
 Watch = Callable[["Plan", Progress], None]
+Attacked = Callable[["Plan", str, Step], None]  # which weights of a plan, and how far the attacks on them are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +106,7 @@ class Session:
 
     def __init__(self, plan: Plan, group: Group = ALONE) -> None:
         self.plan, self.group = plan, group
+        self.evaluations: dict[str, Evaluation] = {}  # by the digest of the weights
         self.classifier, self.architecture = fresh(
             plan.architecture, len(plan.dataset.classes), plan.config.seed
         )
@@ -132,7 +136,7 @@ class Session:
             group=self.group,
         )
 
-    def run(self, watch: Watch) -> Iterator[None]:
+    def run(self, watch: Watch, attacked: Attacked) -> Iterator[None]:
         """Train step by step, then evaluate and write; a yield after every step."""
         epochs = 0
         for progress in self.trainer.run():
@@ -142,7 +146,7 @@ class Session:
                 self.write_metrics()
             yield
         if self.group.writes:
-            self.finish()
+            self.finish(attacked)
         self.group.wait()
 
     def write_metrics(self) -> None:
@@ -150,12 +154,14 @@ class Session:
         lines = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records)
         write_atomically(self.plan.folder / "metrics.jsonl", lines.encode())
 
-    def finish(self) -> None:
+    def finish(self, attacked: Attacked) -> None:
         """The three sets of weights, attacked and written; `run.json` comes last and makes the folder finished."""
         plan, trainer = self.plan, self.trainer
         self.write_metrics()
         measured = copy.deepcopy(trainer.measured).eval()
-        results = {kind: self.result(measured, kind, *found) for kind, found in trainer.results().items()}
+        results = {
+            kind: self.result(measured, kind, *found, attacked) for kind, found in trainer.results().items()
+        }
         document = {
             "schema": "scaleproof.training/1",
             "label": plan.name,
@@ -179,7 +185,7 @@ class Session:
         close_run(plan.folder, self.run_json())
 
     def result(
-        self, measured: Classifier, kind: str, epoch: int, weights: Mapping[str, Any]
+        self, measured: Classifier, kind: str, epoch: int, weights: Mapping[str, Any], attacked: Attacked
     ) -> dict[str, object]:
         plan = self.plan
         load_weights(measured, weights)
@@ -190,7 +196,11 @@ class Session:
             "batch_norm": json.dumps(vars(plan.defense.batch_norm)),
         }
         sha256 = save_model(plan.folder / FILES[kind], measured, self.architecture, facts)
-        found = evaluate(measured, plan.test, plan.attacks, seed=plan.config.seed, speed=plan.speed)
+        if sha256 not in self.evaluations:  # the selected weights may be the last ones, too
+            settings: dict[str, Any] = {"seed": plan.config.seed, "speed": plan.speed}
+            settings["progress"] = lambda step: attacked(plan, kind, step)
+            self.evaluations[sha256] = evaluate(measured, plan.test, plan.attacks, **settings)
+        found = self.evaluations[sha256]
         write_arrays(plan.folder / f"verdicts-{kind}.npz", found.arrays())
         return {"epoch": epoch, "file": FILES[kind], "weights_sha256": sha256, "evaluation": found.as_json()}
 
@@ -208,7 +218,13 @@ class Session:
         }
 
 
-def train(plans: Sequence[Plan], *, watch: Watch = lambda plan, progress: None, group: Group = ALONE) -> None:
+def train(
+    plans: Sequence[Plan],
+    *,
+    watch: Watch = lambda plan, progress: None,
+    attacked: Attacked = lambda plan, kind, step: None,
+    group: Group = ALONE,
+) -> None:
     """Carry out plans side by side: on a GPU each has its own stream, and a step of each is taken in turn."""
     folders = [plan.folder for plan in plans]
     if len(set(folders)) != len(folders):
@@ -221,7 +237,7 @@ def train(plans: Sequence[Plan], *, watch: Watch = lambda plan, progress: None, 
     for session, stream in zip(sessions, streams, strict=True):
         with streaming(session, stream):
             session.start()
-        running.append((session.run(watch), (session, stream)))
+        running.append((session.run(watch, attacked), (session, stream)))
     while running:
         for work in list(running):
             try:

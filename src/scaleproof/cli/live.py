@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from scaleproof.progress import Progress as Step
-    from scaleproof.train import Plan
+    from scaleproof.train import Attacked, Plan, Watch
     from scaleproof.training import Progress as TrainStep
 
 SECONDS_BETWEEN_LINES = 30.0  # where there is no terminal
@@ -63,20 +63,21 @@ def stoppable(console: Console) -> Iterator[None]:
 
 
 @contextmanager
-def training_bar(count: int, shown: bool, tensorboard: bool) -> Iterator[Callable[[Plan, TrainStep], None]]:
-    """One bar a training, with time left; without a terminal, one line an epoch."""
+def training_bar(shown: bool, tensorboard: bool) -> Iterator[tuple[Watch, Attacked]]:
+    """One bar a training, with time left, then for the attacks on its weights; without a terminal, a line for each."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[standing]}"),
+        BarColumn(bar_width=20),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[standing]}"),
     )
     tasks: dict[Plan, TaskID] = {}
+    attacks: dict[tuple[Plan, str], TaskID] = {}
     told: dict[Plan, int] = {}
     curves = Curves() if tensorboard and shown else None
     with (
@@ -101,7 +102,18 @@ def training_bar(count: int, shown: bool, tensorboard: bool) -> Iterator[Callabl
                         f"{plan.name} epoch {told[plan]}/{step.epochs}: {standing(step.last)}", soft_wrap=True
                     )
 
-        yield watch
+        def attacked(plan: Plan, kind: str, step: Step) -> None:
+            where = f"{plan.name}, attacking the {kind} weights: {step.label}"
+            if (plan, kind) not in attacks:
+                attacks[plan, kind] = bar.add_task(where, total=step.total, standing="")
+                if shown and not console.is_terminal:
+                    console.print(
+                        f"{plan.name}: attacking the {kind} weights on {step.count} test images",
+                        soft_wrap=True,
+                    )
+            bar.update(attacks[plan, kind], description=where, completed=step.done, total=step.total)
+
+        yield watch, attacked
 
 
 def standing(last: Mapping[str, Any] | None) -> str:

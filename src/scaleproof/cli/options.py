@@ -87,6 +87,14 @@ def number(text: str, field: str) -> float:
         ) from None
 
 
+def seed_numbers(text: str) -> tuple[int, ...]:
+    """Seeds with commas between: not negative, each once."""
+    seeds = whole_numbers(text, "seeds")
+    if min(seeds) < 0 or len({*seeds}) < len(seeds):
+        raise ValueError(f"--seeds must be different numbers from 0 on, got {text!r}")
+    return seeds
+
+
 def whole_numbers(text: str, field: str) -> tuple[int, ...]:
     """Whole numbers with commas between."""
     try:

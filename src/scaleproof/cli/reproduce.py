@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from scaleproof.cli import options
+from scaleproof.cli.reproduced import (
+    RESULT,
+    drawn,
+    read_results,
+    show_plan,
+    show_results,
+    show_tables,
+    told,
+    write,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rich.console import Console
-
-    from scaleproof.paper.reproduction import Reproduction
     from scaleproof.paper.runner import Failure
     from scaleproof.paper.scales import Scale
     from scaleproof.paper.steps import Chain, Place
-    from scaleproof.paper.targets import Wanted
-
-RESULT, PAGE = "reproduction.json", "reproduction.md"
-
-
 Targets = Annotated[
     list[str] | None, typer.Argument(help="table-multi-step, fig-scale, ..., or all: see --list.")
 ]
@@ -43,8 +45,11 @@ Checkpoints = Annotated[
     Path | None,
     typer.Option(help="A folder with published models, DATASET/THREAT/NAME.pt.", show_default=False),
 ]
-Jobs = Annotated[int, typer.Option(help="Models side by side on this machine.")]
-Ray = Annotated[bool, typer.Option("--ray", help="Spread the models over a Ray cluster.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Models side by side on this machine, spread over its GPUs.")]
+Ray = Annotated[
+    bool,
+    typer.Option("--ray", help="Spread the models over a Ray cluster, or over all GPUs of this machine."),
+]
 RayAddress = Annotated[
     str | None, typer.Option(help="Of the cluster; else one that runs here, or a new one.")
 ]
@@ -75,6 +80,7 @@ def command(
     words = locals()
     from rich.console import Console
 
+    from scaleproof.cli.live import stoppable
     from scaleproof.paper.scales import scale as chosen_scale
     from scaleproof.paper.targets import ALL, wanted
 
@@ -83,18 +89,31 @@ def command(
             "say what to reproduce: table-multi-step, fig-scale, ..., or all; --list shows everything"
         )
     size, far, console = chosen_scale(scale), ray or ray_address is not None, Console()
+    if far and jobs > 1:
+        raise ValueError(f"--jobs is for this machine, with Ray as many run as it has workers: got {jobs}")
     place, choice = place_of(words, size, far), wanted(targets or [ALL], models)
+    check_root(place.root, size)
     if show_list:
         show_tables(console, choice, size, place)
         return
-    chains = choice.chains(size, place, options.whole_numbers(seeds, "seeds"))
+    chains = choice.chains(size, place, options.seed_numbers(seeds))
     chains = tuple(chain.training_alone() for chain in chains) if train_only else chains
     show_plan(console, chains, size, place)
     if dry_run:
         return
-    failures = run(chains, jobs=jobs, address=ray_address, far=far, after=lambda: write(size, place.root))
+    check_at_hand(chains, size, place, here=not far)
+    with stoppable(console):
+        failures = run(
+            chains,
+            jobs=jobs,
+            gpus=gpus_of(device),
+            address=ray_address,
+            far=far,
+            after=lambda: write(size, place.root),
+        )
+    pictures = drawn(choice, size, place)
     write(size, place.root)
-    show_results(console, read_results(choice, size, place), drawn(choice, size, place), place.root)
+    show_results(console, read_results(choice, size, place), pictures, place.root)
     if failures:
         raise SystemExit(told(console, failures))
 
@@ -118,8 +137,45 @@ def place_of(words: dict[str, Any], size: Scale, far: bool) -> Place:
     return Place(**paths, device=words["device"], epochs=words["epochs"], recipe=words["recipe"])
 
 
+def check_root(root: Path, size: Scale) -> None:
+    """A root holds the results of one scale: those of a smoke test must not stand among real ones."""
+    from scaleproof.paper.steps import read
+
+    if root.exists() and not root.is_dir():
+        raise ValueError(f"--out must be a folder, {root} is a file")
+    found = read(root / RESULT)["scale"] if (root / RESULT).exists() else size.name
+    if found != size.name:
+        raise ValueError(f"{root} holds results at the scale {found}, not {size.name}: give another --out")
+
+
+def check_at_hand(chains: Sequence[Chain], size: Scale, place: Place, *, here: bool) -> None:
+    """Ask for the device and the data that are needed before hours are spent on what does not need them."""
+    from scaleproof.cli.setup import checked_device
+    from scaleproof.data.catalog import data_folder, locations
+
+    if here:
+        checked_device(place.device)
+    if size.training_data is not None or not here:  # the package has it; or other machines have their own
+        return
+    needed = sorted(
+        {chain.experiment.dataset for chain in chains if chain.missing and not chain.lost_weights}
+    )
+    absent = [name for name in needed if len(locations(name, place.data_folder)) < 2]
+    if absent:
+        raise ValueError(
+            f"{' and '.join(absent)} must be in {data_folder(place.data_folder)}, or given by --data-folder: "
+            f"scaleproof data get {absent[0]}; or leave such models out, as with --models 'cifar10/*'"
+        )
+
+
 def run(
-    chains: Sequence[Chain], *, jobs: int, address: str | None, far: bool, after: Callable[[], object]
+    chains: Sequence[Chain],
+    *,
+    jobs: int,
+    gpus: Sequence[str] = (),
+    address: str | None,
+    far: bool,
+    after: Callable[[], object],
 ) -> list[Failure]:
     """All chains with something left, here or on a cluster."""
     from scaleproof.paper.cluster import run_on_ray
@@ -137,7 +193,17 @@ def run(
     if far:
         return failures + run_on_ray(left, address=address, tell=typer.echo, after=ended)
     fresh = any(chain.scale.architecture is None for chain in left)
-    return failures + Runner(jobs=jobs, fresh=fresh, tell=typer.echo).run(left, ended)
+    return failures + Runner(jobs=jobs, fresh=fresh, tell=typer.echo, gpus=gpus).run(left, ended)
+
+
+def gpus_of(device: str) -> tuple[str, ...]:
+    """The GPUs that models side by side are spread over, by their names for CUDA; none where one was asked for."""
+    import torch
+
+    if device not in ("auto", "cuda") or torch.cuda.device_count() < 2:
+        return ()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return tuple(named.split(",")) if named else tuple(map(str, range(torch.cuda.device_count())))
 
 
 def lost_weights(chains: Sequence[Chain]) -> list[Failure]:
@@ -150,132 +216,3 @@ def lost_weights(chains: Sequence[Chain]) -> list[Failure]:
         for chain in chains
         if chain.lost_weights
     ]
-
-
-def read_results(choice: Wanted, size: Scale, place: Place) -> Reproduction:
-    """What the folders say about a choice; of the variants that were asked for, if any."""
-    from scaleproof.paper.claims import claims
-    from scaleproof.paper.measured import measurements
-    from scaleproof.paper.observed import observed
-    from scaleproof.paper.reproduction import reproduction
-
-    models, variants = choice.experiments(), variants_of(choice, size, place)
-    found = measurements(place.root, models, variants)
-    seen = observed(place.root, choice.figures, models, variants)
-    return reproduction(choice.tables, claims(), found, scale=size.name, quantities=seen)
-
-
-def variants_of(choice: Wanted, size: Scale, place: Place) -> dict[str, str]:
-    """The folders to look at, by model, where they are not those that count by themselves."""
-    from scaleproof.paper.steps import variant_of
-
-    if size.architecture is None and place.epochs is None and place.recipe is None:
-        return {}
-    return {one.model: variant_of(one, size, place)[0] for one in choice.experiments()}
-
-
-def drawn(choice: Wanted, size: Scale, place: Place) -> list[Path]:
-    """Every figure that there is something to draw from, by the first seed."""
-    from scaleproof.paper.figures import draw
-    from scaleproof.paper.observed import figure_folders
-
-    paths, variants = [], variants_of(choice, size, place)
-    for figure in choice.figures:
-        folders = figure_folders(place.root, figure, choice.experiments(), variants)
-        if folders or figure.command is None:
-            shown = (
-                figure if size.architecture is None else replace(figure, remark=f"{size.words}.".capitalize())
-            )
-            paths.append(draw(shown, next(iter(folders.values()), {}), place.root))
-    return paths
-
-
-def write(size: Scale, root: Path) -> None:
-    """All that the folders say now, whatever was asked for, as JSON and as a page."""
-    from scaleproof.files import write_atomically
-    from scaleproof.paper.page import page
-    from scaleproof.paper.steps import Place
-    from scaleproof.paper.targets import ALL, wanted
-    from scaleproof.store import write_json
-
-    found = read_results(wanted([ALL]), size, Place(root=root))
-    write_json(root / RESULT, found.as_json(root))
-    title = "# The paper, measured\n\n" + (
-        "" if size.architecture is None else f"{size.words.capitalize()}.\n\n"
-    )
-    write_atomically(root / PAGE, (title + page(found)).encode())
-
-
-def show_tables(console: Console, choice: Wanted, size: Scale, place: Place) -> None:
-    """Every table and figure: how many models, claims, what was measured, and what is missing."""
-    from rich.table import Table as Grid
-
-    from scaleproof.paper.observed import figure_folders
-
-    found, variants = read_results(choice, size, place), variants_of(choice, size, place)
-    grid = Grid(title=f"What there is to reproduce, and what is in {place.root}", title_justify="left")
-    for name in ("name", "models", "numbers", "measured", "missing", "what"):
-        grid.add_column(name, justify="left" if name in ("name", "what") else "right")
-    for table in choice.tables:
-        outcomes = found.of(table)
-        measured = sum(bool(outcome.runs) for outcome in outcomes)
-        models = len({outcome.claim.row.model for outcome in outcomes})
-        numbers = [str(value) for value in (models, len(outcomes), measured, len(outcomes) - measured)]
-        grid.add_row(f"table-{table.id}", *numbers, table.title)
-    for figure in choice.figures:
-        folders = figure_folders(place.root, figure, choice.experiments(), variants)
-        runs = len(next(iter(folders.values()), {}))
-        left = len(figure.models) - runs
-        grid.add_row(figure.id, str(len(figure.models)), "", str(runs), str(left), figure.title)
-    console.print(grid)
-
-
-def show_plan(console: Console, chains: Sequence[Chain], size: Scale, place: Place) -> None:
-    """Every chain with its steps, done or not, and the minutes that the rest takes on one H200."""
-    from rich.table import Table as Grid
-
-    from scaleproof.paper.estimate import minutes, total_minutes
-
-    changed = place.epochs is not None or place.recipe is not None
-    what = "another recipe or length than stated" if changed else size.words
-    grid = Grid(title=f"Plan: {len(chains)} models, {what}", title_justify="left")
-    for name in ("model", "variant", "seed", "steps", "H200 minutes"):
-        grid.add_column(name, justify="right" if name == "H200 minutes" else "left", overflow="fold")
-    for chain in chains:
-        steps = ", ".join(f"{step.kind} ({step.state})" for step in chain.steps)
-        left = sum(minutes(step, chain) for step in chain.steps)
-        grid.add_row(
-            chain.experiment.model,
-            chain.variant,
-            str(chain.seed),
-            steps or "no checkpoint: give --checkpoints",
-            f"{left:.0f}" if left else "",
-        )
-    console.print(grid)
-    total = total_minutes(chains)
-    if total:
-        console.print(f"About {total:.0f} minutes on one H200, one after the other.")
-
-
-def show_results(console: Console, found: Reproduction, pictures: Sequence[Path], root: Path) -> None:
-    from rich.markdown import Markdown
-
-    from scaleproof.paper.page import LEGEND, own_part, table_part
-
-    for table in found.tables:
-        console.print(Markdown(table_part(table, found.of(table)) + "\n" + own_part(table, found.own)))
-    if found.tables:
-        console.print(LEGEND)
-    for picture in pictures:
-        console.print(f"Figure: {picture}")
-    console.print(f"Everything, with the sentences of the paper: {root / PAGE} and {root / RESULT}")
-
-
-def told(console: Console, failures: Sequence[Failure]) -> int:
-    """Name what failed, with the end of what it printed."""
-    for failure in failures:
-        console.print(f"failed: {failure.step.folder} (exit code {failure.code})", style="bold red")
-        if failure.words:
-            console.print(failure.words, markup=False, highlight=False)
-        console.print("by hand: scaleproof " + " ".join(failure.step.command), markup=False, highlight=False)
-    return 1

@@ -7,6 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
+from scaleproof.report.words import plural
+
 Document = dict[str, Any]
 
 
@@ -184,7 +186,8 @@ def training_remarks(document: Document) -> list[str]:
     speed = document["speed"]
     seconds = sum(record["seconds"] for record in document["history"])
     graph = "in a captured graph" if speed["graph"] else "step by step"
-    said = [f"Trained {len(document['history'])} epochs in {seconds:.0f} s, {speed['precision']}, {graph}."]
+    epochs = plural(len(document["history"]), "epoch")
+    said = [f"Trained {epochs} in {seconds:.0f} s, {speed['precision']}, {graph}."]
     said += [f"note: {note}" for note in speed["notes"]]
     if document["stopped"] is not None:
         said.append(f"The guard {document['stopped']}.")

@@ -79,8 +79,8 @@ def carry_out(words: dict[str, Any]) -> None:
     with joined(place) as group:
         with waking(place):
             plans = request.plans(place)
-        with training_bar(len(plans), group.writes, words["tensorboard"]) as watch:
-            train(plans, watch=watch, group=group)
+        with training_bar(group.writes, words["tensorboard"]) as (watch, attacked):
+            train(plans, watch=watch, attacked=attacked, group=group)
         if group.writes:
             show_training([plan.folder for plan in plans], report=words["report"])
 

@@ -74,5 +74,7 @@ Graph = Annotated[
 SyncBatchNorm = Annotated[
     bool, typer.Option("--sync-batch-norm", help="Statistics over all processes of torchrun.")
 ]
-CheckpointSeconds = Annotated[float, typer.Option(help="Least time between checkpoints.")]
+CheckpointSeconds = Annotated[
+    float, typer.Option(help="The longest time between checkpoints, to the end of an epoch.")
+]
 Tensorboard = Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")]

@@ -171,8 +171,18 @@ def save_model(
     if wrong:
         raise ValueError(f"metadata must be strings, those of {wrong} are not: write them as JSON")
     tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in state_of(net).items()}
-    write_atomically(Path(path), save(tensors, header))
+    write_atomically(Path(path), in_order(save(tensors, header)))
     return weights_digest(net)
+
+
+def in_order(data: bytes) -> bytes:
+    """The same safetensors file, its metadata in the order of their names: equal weights are equal bytes."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight bytes
+    return len(text).to_bytes(8, "little") + text + data[8 + size :]
 
 
 def settings_of(classifier: Classifier) -> dict[str, str]:

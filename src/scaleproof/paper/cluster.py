@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
@@ -11,6 +12,7 @@ from scaleproof.paper.runner import Failure, Tell, held, in_this_process, run_st
 from scaleproof.paper.steps import Chain
 
 VARIABLES = ("SCALEPROOF_DATA", "SCALEPROOF_COMMIT", "PYTHONPATH")  # that workers must see
+PATIENCE = 10.0  # seconds until an address that does not answer is given up
 RETRIES = 5  # of a chain whose worker died; what was done stays done
 
 
@@ -26,8 +28,11 @@ def run_on_ray(
         ray: Any = import_module("ray")  # its types are of no use here
     except ImportError:
         raise ValueError("--ray needs Ray: pip install 'scaleproof[cluster]'") from None
+    if not chains:
+        return []
     started = not ray.is_initialized()
     if started:
+        check_reachable(address)
         told = {name: os.environ[name] for name in VARIABLES if name in os.environ}
         ray.init(
             address=address, log_to_driver=False, logging_level="warning", runtime_env={"env_vars": told}
@@ -53,6 +58,17 @@ def run_on_ray(
     finally:
         if started:
             ray.shutdown()
+
+
+def check_reachable(address: str | None) -> None:
+    """Ask for a cluster that answers: Ray itself would wait for minutes."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+    except OSError as error:
+        raise ValueError(f"--ray-address must be that of a running cluster, {address}: {error}") from None
 
 
 def work(chain: Chain) -> list[Failure]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 
 from scaleproof.paper.claims import Column, Row, Table
-from scaleproof.paper.judge import FAILS, HOLDS, MISSING, UNCLEAR, Judgement
+from scaleproof.paper.judge import FAILS, HOLDS, MISSING, SEEDS, UNCLEAR, Judgement
 from scaleproof.paper.measured import Measurement
 from scaleproof.paper.reproduction import VERDICTS, Outcome, OwnRow, Reproduction, counted
 
@@ -26,8 +27,28 @@ def page(found: Reproduction) -> str:
 
 
 def summary(found: Reproduction) -> str:
-    """How many numbers and sentences got which verdict."""
-    return verdicts({table.title: counted(found.of(table)) for table in found.tables} | in_all(found))
+    """In words first; then how many numbers and sentences got which verdict."""
+    return in_words(found.outcomes) + verdicts(
+        {table.title: counted(found.of(table)) for table in found.tables} | in_all(found)
+    )
+
+
+def in_words(outcomes: Sequence[Outcome]) -> str:
+    """Where the measured numbers lie so far, beside the printed ones."""
+    gaps = [
+        one.difference
+        for one in outcomes
+        if one.difference is not None and one.claim.column.unit == "percent"
+    ]
+    if not gaps:
+        return ""
+    few = max(len(one.runs) for one in outcomes) < SEEDS
+    return (
+        f"Of {len(gaps)} measured accuracies {sum(gap < 0 for gap in gaps)} lie below what the paper prints; measured "
+        f"minus printed goes from {min(gaps):+.1f} to {max(gaps):+.1f} points, {median(gaps):+.1f} in the middle."
+        + (f" Each stands on fewer than {SEEDS} seeds, so none can be settled yet." if few else "")
+        + "\n\n"
+    )
 
 
 def totals(found: Reproduction) -> str:
@@ -60,7 +81,7 @@ def table_part(table: Table, outcomes: Sequence[Outcome]) -> str:
         for row in rows
     ]
     absent = [row_name(row) for row in table.rows if row not in rows]
-    left = f"\nNot measured yet: {', '.join(absent)}.\n" if absent else ""
+    left = f"\nNot measured yet: {'; '.join(absent)}.\n" if absent else ""
     head = ["measured (printed)", *map(heading, table.columns), "runs"]
     return f"{title}\n{grid(head, lines)}{left}\n{facts(outcomes)}\n"
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from queue import Queue
 from runpy import run_module
 from typing import IO
 
@@ -27,6 +28,7 @@ Tell = Callable[[str], None]
 LOCK = "lock"  # in a chain's folder, with the number of the process that holds it
 WAIT = 0.2  # seconds between two looks at a lock
 INTERRUPTED = 130  # the exit code of a command that Ctrl-C ended
+LOG_COLUMNS = "140"  # of what is printed into a file
 LOG_LINES = 12  # of a failed step that are shown
 
 
@@ -74,10 +76,15 @@ class Runner:
     Each step has a fresh process, unless they are so small that starting one would take longer (`fresh=False`).
     """
 
-    def __init__(self, *, jobs: int = 1, fresh: bool = True, tell: Tell = print) -> None:
+    def __init__(
+        self, *, jobs: int = 1, fresh: bool = True, tell: Tell = print, gpus: Sequence[str] = ()
+    ) -> None:
         if jobs < 1:
             raise ValueError(f"jobs must be >= 1, got {jobs}")
         self.jobs, self.fresh, self.tell = jobs, fresh or jobs > 1, tell
+        self.places: Queue[str | None] = Queue()  # a GPU for each job, as CUDA names it; or whatever it finds
+        for job in range(jobs):
+            self.places.put(gpus[job % len(gpus)] if gpus else None)
         self.processes: set[subprocess.Popen[bytes]] = set()
         self.stopped = threading.Event()
 
@@ -109,12 +116,19 @@ class Runner:
     def run_chain(self, chain: Chain) -> list[Failure]:
         if self.stopped.is_set():
             return []
-        with held(chain.folder, self.tell, self.stopped.is_set) as lock:
-            return run_steps(
-                chain.steps, lambda step: self.in_a_process(step, lock), self.tell, self.stopped.is_set
-            )
+        gpu = self.places.get()
+        try:
+            with held(chain.folder, self.tell, self.stopped.is_set) as lock:
+                return run_steps(
+                    chain.steps,
+                    lambda step: self.in_a_process(step, lock, gpu),
+                    self.tell,
+                    self.stopped.is_set,
+                )
+        finally:
+            self.places.put(gpu)
 
-    def in_a_process(self, step: Step, lock: IO[str]) -> tuple[int, str]:
+    def in_a_process(self, step: Step, lock: IO[str], gpu: str | None = None) -> tuple[int, str]:
         """One command in a process of its own, which holds the lock too; side by side each prints into a file."""
         with log_of(step).open("ab") as log:
             process = subprocess.Popen(
@@ -123,6 +137,7 @@ class Runner:
                 stdout=log if self.jobs > 1 else None,
                 stderr=log if self.jobs > 1 else None,
                 pass_fds=(lock.fileno(),),
+                env=environment(gpu, wide=self.jobs > 1),
             )
             self.processes.add(process)
             if self.stopped.is_set():  # it was started while all were being stopped
@@ -139,6 +154,12 @@ class Runner:
         for process in list(self.processes):
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
+
+
+def environment(gpu: str | None, *, wide: bool) -> dict[str, str]:
+    """What a step sees: one GPU where one is given, and wide lines where it prints into a file."""
+    own = {"CUDA_VISIBLE_DEVICES": gpu} if gpu is not None else {}
+    return {**os.environ, **own, **({"COLUMNS": LOG_COLUMNS} if wide else {})}
 
 
 def run_steps(
@@ -159,6 +180,8 @@ def run_steps(
             )
         tell(f"{step.kind}: {step.folder}")
         code, words = execute(step)
+        if code != 0 and stopped():
+            return []
         if code != 0:
             tell(f"{step.kind} ended with code {code}: {step.folder}")
             return [Failure(step=step, code=code, words=words)]

@@ -67,6 +67,12 @@ class Chain:
         """What is left to do."""
         return tuple(step for step in self.steps if step.state != DONE)
 
+    @property
+    def absence(self) -> str:
+        """Why there is nothing to do for a model that others published."""
+        name = self.experiment.published
+        return "not on RobustBench" if name is None else f"no {name}.pt: give --checkpoints"
+
     def training_alone(self) -> Chain:
         return replace(self, steps=tuple(step for step in self.steps if step.kind == TRAIN))
 
@@ -97,6 +103,8 @@ class Place:
     def __post_init__(self) -> None:
         if self.epochs is not None and self.epochs < 1:
             raise ValueError(f"--epochs must be >= 1, got {self.epochs}")
+        if self.checkpoints is not None and not self.checkpoints.is_dir():
+            raise ValueError(f"--checkpoints must be a folder that is there, got {self.checkpoints}")
 
 
 def kind_of(column: Column) -> str:
@@ -221,7 +229,8 @@ def model_spec(experiment: Experiment, scale: Scale, place: Place, folder: Path)
         return scale.stand_in
     if experiment.weights is None or place.checkpoints is None:
         return None
-    return f"{experiment.weights}@{place.checkpoints}"
+    path = place.checkpoints / experiment.dataset / "Linf" / f"{experiment.published}.pt"
+    return f"{experiment.weights}@{place.checkpoints}" if path.is_file() else None
 
 
 def evaluate_step(
