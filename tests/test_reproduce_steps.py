@@ -208,3 +208,10 @@ def test_unknown_words() -> None:
     chosen = wanted(["table-multi-step"], "cifar10/resnet18/*")
     assert isinstance(chosen, Wanted)
     assert len(chosen.experiments()) == 8
+
+
+def test_the_dearest_steps_come_last() -> None:
+    (found,) = [one for one in all_chains() if one.experiment.model == "cifar10/resnet18/trades"]
+    kinds = [step.kind for step in found.steps]
+    assert kinds[:4] == ["train", "attack", "standard", "rays"]
+    assert kinds[-3:] == ["spsa-128", "spsa-256", "spsa-512"]

@@ -11,7 +11,7 @@ from scaleproof.paper.claims import Column, Table, claims, tables
 from scaleproof.paper.figures import Figure, figures
 from scaleproof.paper.scales import Scale
 from scaleproof.paper.settings import Experiment, experiments, own_models
-from scaleproof.paper.steps import Chain, Place, chain, kinds_of
+from scaleproof.paper.steps import SPSA, Chain, Place, chain, kinds_of
 
 ALL = "all"
 TABLE = "table-"
@@ -48,7 +48,9 @@ class Wanted:
             of_model = any(claim.row.model == experiment.model for claim in claims(table.id))
             columns += table.columns if of_model or experiment.model in beside else ()
         drawn = [figure.id for figure in self.figures if experiment.model in figure.models]
-        return (*kinds_of(columns), *drawn)
+        kinds = kinds_of(columns)
+        dear = [kind for kind in kinds if kind in SPSA]  # last: a run that is cut has all the rest
+        return (*(kind for kind in kinds if kind not in dear), *drawn, *dear)
 
     def chains(self, scale: Scale, place: Place, seeds: Sequence[int]) -> tuple[Chain, ...]:
         """Every model with its first seed, then with the next."""
