@@ -102,6 +102,7 @@ def show_tables(console: Console, choice: Wanted, size: Scale, place: Place) -> 
 
 def show_plan(console: Console, chains: Sequence[Chain], size: Scale, place: Place) -> None:
     """Every chain with its steps, done or not, and the minutes that the rest takes on one H200."""
+    import torch
     from rich.table import Table as Grid
 
     from scaleproof.paper.estimate import minutes, total_minutes
@@ -129,6 +130,8 @@ def show_plan(console: Console, chains: Sequence[Chain], size: Scale, place: Pla
     total = total_minutes(chains)
     if total:
         console.print(f"About {max(total, 1):.0f} minutes on one H200, one after the other.")
+        if not torch.cuda.is_available():
+            console.print("There is no GPU here, a CPU takes far longer: --scale small tries the whole path.")
 
 
 def show_results(console: Console, found: Reproduction, pictures: Sequence[Path], root: Path) -> None:
