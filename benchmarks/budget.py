@@ -16,18 +16,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from objectives import classifiers
 
-from scaleproof import PGD, Classifier, Dataset, Evaluation, Threat, evaluate, load, load_model, suite
+from scaleproof import PGD, Classifier, Dataset, Evaluation, Threat, evaluate, load, suite
 from scaleproof.attacks import APGD, Attack
 from scaleproof.losses import Objective, cw_margin, dlr, probability_margin, standardised_margin
 from scaleproof.provenance import provenance
-from scaleproof.statistics import Z95
+from scaleproof.statistics import paired
 
 STANDARD = "standard-bf16"
-Flags = NDArray[np.bool_]  # (images,)
 
 
 def first(objective: Objective = probability_margin, steps: int = 20, restarts: int = 1) -> PGD:
@@ -74,27 +72,14 @@ def recipes() -> Mapping[str, tuple[Attack, ...]]:
 
 
 def priced(name: str, seed: int, found: Evaluation, standard: Evaluation) -> dict[str, Any]:
-    """What a recipe cost and left, beside "standard" on the same images, with a paired 95% interval in points."""
-    left, floor = survivors(found), survivors(standard)
-    gap = 100.0 * (left.astype(float) - floor.astype(float))
-    reach = Z95 * float(gap.std(ddof=1)) / np.sqrt(len(gap))
+    """What a recipe cost and left; beside "standard", lost are the images that it misses, won those that it gains."""
     return {
         "recipe": name,
         "seed": seed,
         "robust": found.robust().as_json(),
-        "missed": int((left & ~floor).sum()),
-        "gained": int((floor & ~left).sum()),
-        "more": float(gap.mean()),
-        "interval": [float(gap.mean()) - reach, float(gap.mean()) + reach],
+        "beside_standard": paired(found.survivors(), standard.survivors()).as_json(),
         **cost(found),
     }
-
-
-def survivors(found: Evaluation) -> Flags:
-    left: Flags = found.clean_correct.copy()
-    for result in found.attacks:
-        left &= ~result.broken()
-    return left
 
 
 def cost(found: Evaluation) -> dict[str, Any]:
@@ -112,9 +97,8 @@ def measured(name: str, classifier: Classifier, data: Dataset, given: argparse.N
         for seed in given.seeds:
             found = evaluate(classifier, data, attacks, mode="cascade", seed=seed, batch_size=given.batch)
             rows.append(priced(recipe, seed, found, standard))
-        print(
-            f"{rows[-1]['more']:+.2f} at {price(rows[-1]) / price(cost(standard)):.4f}  {recipe}", flush=True
-        )
+        more, share = 100 * rows[-1]["beside_standard"]["drop"], price(rows[-1]) / price(cost(standard))
+        print(f"{more:+.2f} points at {share:.4f} of the passes: {recipe}", flush=True)
     return {
         "model": name,
         "clean": standard.clean.as_json(),
@@ -139,10 +123,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     device, data = torch.device(given.device), load(given.data).first(given.images)
-    models = []
-    for pair in given.models.split(","):
-        name, _, spec = pair.partition("=")
-        models.append(measured(name, load_model(spec or name).classifier.to(device), data, given))
+    models = [measured(name, net, data, given) for name, net in classifiers(given.models, device)]
     document: dict[str, Any] = {
         "schema": "scaleproof.benchmark-budget/1",
         **provenance(device),

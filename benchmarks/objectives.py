@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,13 @@ def pooled(models: list[dict[str, Any]], steps: int) -> list[dict[str, Any]]:
     return [compared(name, score, means[REFERENCE]) for name, score in means.items()]
 
 
+def classifiers(names: str, device: torch.device) -> Iterator[tuple[str, Classifier]]:
+    """Models by NAME=FILE or by their own names, with commas between."""
+    for pair in names.split(","):
+        name, _, spec = pair.partition("=")
+        yield name, load_model(spec or name).classifier.to(device)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--models", default="demo=demo", help="NAME=FILE or a model's own name, with commas")
@@ -117,10 +124,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     device, data = torch.device(given.device), load(given.data).first(given.images)
-    models = []
-    for pair in given.models.split(","):
-        name, _, spec = pair.partition("=")
-        models.append(measured(name, load_model(spec or name).classifier.to(device), data, given))
+    models = [measured(name, net, data, given) for name, net in classifiers(given.models, device)]
     lengths = sorted({given.steps, *given.lengths})
     together = [{"steps": steps, "rows": pooled(models, steps)} for steps in lengths]
     document: dict[str, Any] = {

@@ -25,6 +25,7 @@ KINDS = {  # how a file is called, as a pattern -> its schema; the first that fi
     "benchmarks/differences-*.json": "benchmark-differences",
     "benchmarks/objectives-*.json": "benchmark-objectives",
     "benchmarks/start-*.json": "benchmark-start",
+    "benchmarks/budget-*.json": "benchmark-budget",
     "benchmarks/*.json": "benchmark-attacks",
     "model_info/*/*/*.json": "robustbench-info",
     "paper/claims.json": "paper-claims",

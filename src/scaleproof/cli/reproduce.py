@@ -77,45 +77,41 @@ def command(
     out: Out = None,
 ) -> None:
     """Train what is missing, attack what is missing, and print measured beside claimed; run it again to go on."""
-    words = locals()
+    carry_out(locals())
+
+
+def carry_out(words: dict[str, Any]) -> None:
+    """Show what there is, or the plan; then run it and show what came of it."""
     from rich.console import Console
 
-    from scaleproof.cli.live import stoppable
-    from scaleproof.paper.scales import scale as chosen_scale
+    from scaleproof.paper.scales import scale
     from scaleproof.paper.targets import ALL, wanted
 
-    if not targets and not show_list:
+    if not words["targets"] and not words["show_list"]:
         raise ValueError(
             "say what to reproduce: table-multi-step, fig-scale, ..., or all; --list shows everything"
         )
-    size, far, console = chosen_scale(scale), ray or ray_address is not None, Console()
-    if far and jobs > 1:
-        raise ValueError(f"--jobs is for this machine, with Ray as many run as it has workers: got {jobs}")
-    place, choice = place_of(words, size, far), wanted(targets or [ALL], models)
+    size, far, console = scale(words["scale"]), words["ray"] or words["ray_address"] is not None, Console()
+    if far and words["jobs"] > 1:
+        raise ValueError(
+            f"--jobs is for this machine, with Ray as many run as it has workers: got {words['jobs']}"
+        )
+    place, choice = place_of(words, size, far), wanted(words["targets"] or [ALL], words["models"])
     check_root(place.root, size)
-    if show_list:
+    if words["show_list"]:
         show_tables(console, choice, size, place)
         return
-    chains = choice.chains(size, place, options.seed_numbers(seeds))
-    chains = tuple(chain.training_alone() for chain in chains) if train_only else chains
+    chains = choice.chains(size, place, options.seed_numbers(words["seeds"]))
+    chains = tuple(chain.training_alone() for chain in chains) if words["train_only"] else chains
     show_plan(console, chains, size, place)
-    if dry_run:
-        return
-    check_at_hand(chains, size, place, here=not far)
-    with stoppable(console):
-        failures = run(
-            chains,
-            jobs=jobs,
-            gpus=gpus_of(device),
-            address=ray_address,
-            far=far,
-            after=lambda: write(size, place.root),
-        )
-    pictures = drawn(choice, size, place)
-    write(size, place.root)
-    show_results(console, read_results(choice, size, place), pictures, place.root)
-    if failures:
-        raise SystemExit(told(console, failures))
+    if not words["dry_run"]:
+        check_at_hand(chains, size, place, here=not far)
+        failures = run(chains, words, far=far, after=lambda: write(size, place.root))
+        pictures = drawn(choice, size, place)
+        write(size, place.root)
+        show_results(console, read_results(choice, size, place), pictures, place.root)
+        if failures:
+            raise SystemExit(told(console, failures))
 
 
 def place_of(words: dict[str, Any], size: Scale, far: bool) -> Place:
@@ -169,15 +165,12 @@ def check_at_hand(chains: Sequence[Chain], size: Scale, place: Place, *, here: b
 
 
 def run(
-    chains: Sequence[Chain],
-    *,
-    jobs: int,
-    gpus: Sequence[str] = (),
-    address: str | None,
-    far: bool,
-    after: Callable[[], object],
+    chains: Sequence[Chain], words: dict[str, Any], *, far: bool, after: Callable[[], object]
 ) -> list[Failure]:
-    """All chains with something left, here or on a cluster."""
+    """All chains with something left, here or on a cluster; Ctrl-C says how to go on."""
+    from rich.console import Console
+
+    from scaleproof.cli.live import stoppable
     from scaleproof.paper.cluster import run_on_ray
     from scaleproof.paper.runner import Runner
 
@@ -190,10 +183,12 @@ def run(
         except (ValueError, OSError) as error:  # the other models go on; the end tells it again
             typer.echo(f"the results so far could not be written: {error}")
 
-    if far:
-        return failures + run_on_ray(left, address=address, tell=typer.echo, after=ended)
-    fresh = any(chain.scale.architecture is None for chain in left)
-    return failures + Runner(jobs=jobs, fresh=fresh, tell=typer.echo, gpus=gpus).run(left, ended)
+    with stoppable(Console(stderr=True)):
+        if far:
+            return failures + run_on_ray(left, address=words["ray_address"], tell=typer.echo, after=ended)
+        fresh = any(chain.scale.architecture is None for chain in left)
+        runner = Runner(jobs=words["jobs"], fresh=fresh, tell=typer.echo, gpus=gpus_of(words["device"]))
+        return failures + runner.run(left, ended)
 
 
 def gpus_of(device: str) -> tuple[str, ...]:
