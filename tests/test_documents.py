@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from scaleproof import load_model
 from scaleproof.cli.main import app
+from scaleproof.paper import claims, prose
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "docs/results/README.md"])
@@ -74,3 +75,8 @@ def test_the_page_on_defenses_runs(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "add-a-defense.md").read_text(), re.DOTALL)
     exec(compile("\n".join(blocks), "add-a-defense.md", "exec"), {"__name__": "page"})
     assert "'margin'" in capsys.readouterr().out
+
+
+def test_the_readme_counts_what_the_paper_claims() -> None:
+    words = f"holds all {len(claims())} numbers and {len(prose())} sentences of the paper against it"
+    assert words in (ROOT / "README.md").read_text()
