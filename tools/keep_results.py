@@ -2,7 +2,8 @@
 
     python tools/keep_results.py runs/paper docs/results/paper
 
-A folder that is there already must hold the same run; nothing is overwritten.
+A folder that is there already must hold the same run; nothing is overwritten but the paper's figures, which are drawn
+from all that is kept.
 """
 
 from __future__ import annotations
@@ -12,8 +13,19 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
+
+from scaleproof.cli.reproduced import drawn
+from scaleproof.paper.scales import FULL
+from scaleproof.paper.steps import Place
+from scaleproof.paper.targets import ALL, wanted
+from scaleproof.report import figure_files, load_run
+from scaleproof.store import write_arrays
+
 KEPT = ("training.json", "evaluation.json", "sweep.json", "analysis.json", "analysis.npz")
-KEPT += ("verdicts.npz", "verdicts-selected.npz", "verdicts-last.npz", "curve.png")
+VERDICTS = ("verdicts.npz", "verdicts-selected.npz", "verdicts-last.npz")
+UNNEEDED = "digest__"  # of examples, which are not kept; they do not compress
+CURVE = "curve.png"
 OLD = ".old-"  # in the name of a folder that `reproduce` moved away
 LAST = "run.json"  # it makes a folder finished
 
@@ -30,11 +42,22 @@ def keep(source: Path, target: Path) -> list[Path]:
                 raise SystemExit(f"{place} holds another run than {run.parent}: move one of them away")
             continue
         place.mkdir(parents=True, exist_ok=True)
-        for name in (*KEPT, LAST):
-            if (run.parent / name).exists():
-                shutil.copyfile(run.parent / name, place / name)
+        copy(run.parent, place)
         copied.append(place)
     return copied
+
+
+def copy(run: Path, place: Path) -> None:
+    for name in VERDICTS:
+        if (run / name).exists():
+            with np.load(run / name, allow_pickle=False) as arrays:
+                kept = {key: arrays[key] for key in arrays.files if not key.startswith(UNNEEDED)}
+            write_arrays(place / name, kept)
+    if (run / "training.json").exists():
+        (place / CURVE).write_bytes(figure_files(load_run(run))[CURVE])
+    for name in (*KEPT, LAST):
+        if (run / name).exists():
+            shutil.copyfile(run / name, place / name)
 
 
 def settings(folder: Path) -> str:
@@ -44,5 +67,6 @@ def settings(folder: Path) -> str:
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         raise SystemExit(__doc__)
-    for folder in keep(Path(sys.argv[1]), Path(sys.argv[2])):
-        print(folder)
+    root = Path(sys.argv[2])
+    for path in (*keep(Path(sys.argv[1]), root), *drawn(wanted([ALL]), FULL, Place(root=root))):
+        print(path)

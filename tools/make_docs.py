@@ -115,6 +115,16 @@ def paper_verdicts() -> str:
     return totals(reproduced())
 
 
+def paper_figures() -> str:
+    """The paper's figures that `tools/keep_results.py` drew from the folders under docs/results/paper."""
+    from scaleproof.paper.figures import figures
+
+    drawn = [one for one in figures() if (RESULTS / "paper" / f"{one.id}.png").exists()]
+    left = ", ".join(f"`{one.id}`" for one in figures() if one not in drawn)
+    shown = [f"![{one.title}](paper/{one.id}.png)\n" for one in drawn]
+    return "\n".join([*shown, *([f"Not drawn yet: {left}.\n"] if left else [])])
+
+
 @cache
 def reproduced() -> Reproduction:
     from scaleproof.cli.reproduced import read_results
@@ -148,6 +158,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "limits": limits,
     "check-cost": check_cost,
     "paper": paper,
+    "paper-figures": paper_figures,
     "paper-verdicts": paper_verdicts,
     "annex": annex,
     "annex-first": annex_first,
