@@ -8,9 +8,8 @@ import typer
 from scaleproof.attacks.suites import SUITES
 from scaleproof.cli.main import app
 from scaleproof.paper import claims, experiments, tables
-from scaleproof.paper.estimate import minutes, size
 from scaleproof.paper.scales import FULL, SMALL, scale
-from scaleproof.paper.settings import TEST_IMAGES, TRAINING_IMAGES, own_models
+from scaleproof.paper.settings import own_models
 from scaleproof.paper.steps import ATTACK, CUT, DONE, MISSING, Chain, Place, Step, chain, folder_name
 from scaleproof.paper.targets import Wanted, wanted
 from scaleproof.store import write_json
@@ -150,21 +149,6 @@ def test_results_kept_without_weights_are_noticed(tmp_path: Path) -> None:
     assert [step.kind for step in found.missing] == ["standard"]
     (train / "model.safetensors").touch()
     assert not found.lost_weights
-
-
-def test_the_estimate_follows_size_and_length() -> None:
-    """A ResNet-18 forward at 32 x 32 is 0.56 billion multiplications; a WRN-34-10's is 6.7 (both well known)."""
-    assert size("resnet18") == 1
-    assert size("wrn-34-10") == pytest.approx(6.7 / 0.56, rel=0.03)
-    found = {one.experiment.model: one for one in all_chains()}
-    at = found["cifar10/resnet18/at"]
-    assert minutes(at.steps[0], at) == pytest.approx(120 * 50_000 / 128 * 13.5e-3 / 60)
-    deep = found["cifar10/wrn-34-10/at"]
-    assert minutes(deep.steps[0], deep) == pytest.approx(
-        minutes(at.steps[0], at) * size("wrn-34-10") * 90 / 120
-    )
-    datasets = {one.dataset for one in experiments()}
-    assert datasets == set(TRAINING_IMAGES) == set(TEST_IMAGES)
 
 
 def test_every_model_has_every_seed() -> None:

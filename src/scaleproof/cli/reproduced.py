@@ -129,7 +129,9 @@ def show_plan(console: Console, chains: Sequence[Chain], size: Scale, place: Pla
     console.print(grid)
     total = total_minutes(chains)
     if total:
-        console.print(f"About {max(total, 1):.0f} minutes on one H200, one after the other.")
+        console.print(
+            f"About {max(total, 1):.0f} minutes on one H200, one after the other, each alone on the chip."
+        )
         if not torch.cuda.is_available():
             console.print("There is no GPU here, a CPU takes far longer: --scale small tries the whole path.")
 
