@@ -1,18 +1,33 @@
 """From the paper's rows to commands: what is run, in which folder, and what is left to do."""
 
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 import typer
 
-from scaleproof.attacks.suites import SUITES
+from scaleproof.attacks.suites import SUITES, suite
 from scaleproof.cli.main import app
 from scaleproof.paper import claims, experiments, tables
 from scaleproof.paper.scales import FULL, SMALL, scale
 from scaleproof.paper.settings import own_models
-from scaleproof.paper.steps import ATTACK, CUT, DONE, MISSING, Chain, Place, Step, chain, folder_name
+from scaleproof.paper.stated import is_stated
+from scaleproof.paper.steps import (
+    ATTACK,
+    CUT,
+    DONE,
+    MISSING,
+    RAYS,
+    SPSA,
+    Chain,
+    Place,
+    Step,
+    chain,
+    folder_name,
+)
 from scaleproof.paper.targets import Wanted, wanted
 from scaleproof.store import write_json
+from scaleproof.threat import Threat
 
 PLACE = Place(root=Path("root"))
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -48,6 +63,23 @@ def test_the_command_line_accepts_every_step(size: str) -> None:
             small = ("resnet-tiny", "sample-train")
             assert (given["model"], given["data"]) == (expected if size == "full" else small)
             assert given["epochs"] == (None if size == "full" else 1)
+
+
+def test_only_the_small_scale_shortens_black_box_attacks() -> None:
+    """As published at the full scale; else of the same names, samples and eps, and a label that says how long."""
+    for size, steps, queries in (("full", 100, 10_000), ("small", 20, 1000)):
+        found = [step for one in all_chains(size=size) for step in one.steps if step.kind in (*SPSA, RAYS)]
+        assert {step.kind for step in found} == {*SPSA, RAYS}
+        for step in found:
+            given = COMMANDS["evaluate"].make_context("evaluate", list(step.words[1:])).params
+            (attack,) = suite(given["attacks"], Threat(eps=float(Fraction(given["eps"]))))
+            assert attack.name == step.kind
+            assert attack.steps == (queries if step.kind == RAYS else steps)
+            (published,) = suite(step.kind, attack.threat)
+            assert {**attack.describe(), "steps": published.steps} == published.describe()
+            assert (attack.label == published.label) == (size == "full")
+            assert is_stated(step.kind, attack.name, attack.describe()) == (size == "full")
+    assert "short black-box attacks" in SMALL.words
 
 
 def zoo_of(folder: Path) -> Path:

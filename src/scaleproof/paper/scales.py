@@ -20,14 +20,20 @@ class Scale:
     standard: str = "standard-bf16"  # which suite answers where the paper says AutoAttack
     standard_images: int | None = None
     black_box_images: int | None = 1000
+    black_box: str | None = None  # a module with shorter attacks by the same names
     figure_images: int | None = None
     stand_in: str | None = None  # for a model that others published
+
+    def black_box_attack(self, name: str) -> str:
+        """What `scaleproof evaluate` is given for SPSA and RayS."""
+        return name if self.black_box is None else f"{self.black_box}:{name.replace('-', '_').upper()}"
 
 
 FULL = Scale(name="full", words="the stated network, data and number of epochs")
 SMALL = Scale(
     name="small",
-    words="a smoke test: a tiny network, one epoch on 256 packaged images; its numbers mean nothing",
+    words="a smoke test: a tiny network, one epoch on 256 packaged images, short black-box attacks; "
+    "its numbers mean nothing",
     architecture="resnet-tiny",
     training_data="sample-train",
     test_data="sample",
@@ -37,6 +43,7 @@ SMALL = Scale(
     standard="apgd-ce,apgd-t",
     standard_images=16,
     black_box_images=8,
+    black_box="scaleproof.paper.smoke",
     figure_images=4,
     stand_in="undefended",
 )

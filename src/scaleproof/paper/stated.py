@@ -8,12 +8,26 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from scaleproof.attacks.suites import AUTOATTACK, SUITES
+from scaleproof.attacks.suites import AUTOATTACK, SUITES, suite
 from scaleproof.paper.scales import SCALES
 from scaleproof.paper.settings import EPS, STEPS, TEST_IMAGES, TRAINING_IMAGES, Experiment
-from scaleproof.paper.steps import RAYS, SELECTED, STANDARD, TRAIN, WHITE_BOX, full_length, has_eps, read
+from scaleproof.paper.steps import (
+    RAYS,
+    SELECTED,
+    SPSA,
+    STANDARD,
+    TRAIN,
+    WHITE_BOX,
+    full_length,
+    has_eps,
+    read,
+)
 from scaleproof.store import is_finished
 
+STATED_STEPS = {
+    **dict.fromkeys(SUITES[WHITE_BOX], STEPS),
+    **{attack.name: attack.steps for attack in suite(",".join((*SPSA, RAYS)))},
+}
 VARIANT = re.compile(r"(.+)-(\d+)")
 
 
@@ -54,5 +68,4 @@ def departs(folder: Path, kind: str, seed: int, experiment: Experiment) -> bool:
 def is_stated(kind: str, name: str, settings: Mapping[str, Any]) -> bool:
     """Whether an attack has the eps of the paper's columns, and as many steps; RayS finds its own eps."""
     eps = 1.0 if kind == RAYS else float(Fraction(EPS))
-    steps = settings["steps"] == STEPS if name in SUITES[WHITE_BOX] else True
-    return has_eps(settings, eps) and steps
+    return has_eps(settings, eps) and settings["steps"] == STATED_STEPS.get(name, settings["steps"])

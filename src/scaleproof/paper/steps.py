@@ -240,8 +240,16 @@ def evaluate_step(
     settings = {
         ATTACK: ["--attacks", WHITE_BOX, "--restarts", "5", "--eps", EPS],
         STANDARD: ["--attacks", scale.standard, "--eps", EPS, "--mode", "cascade"],
-        **{name: ["--attacks", name, "--eps", EPS, "--mode", "cascade"] for name in SPSA},
-        RAYS: ["--attacks", "rays", "--eps", "1"],  # the sizes it finds are distances to the boundary
+        **{
+            name: ["--attacks", scale.black_box_attack(name), "--eps", EPS, "--mode", "cascade"]
+            for name in SPSA
+        },
+        RAYS: [
+            "--attacks",
+            scale.black_box_attack(RAYS),
+            "--eps",
+            "1",
+        ],  # the sizes it finds are distances to the boundary
     }
     words = ["evaluate", model, "--data", scale.test_data or experiment.dataset, *settings[kind]]
     words += [*option("--limit", images), "--seed", str(seed)]
