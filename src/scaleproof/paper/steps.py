@@ -244,12 +244,8 @@ def evaluate_step(
             name: ["--attacks", scale.black_box_attack(name), "--eps", EPS, "--mode", "cascade"]
             for name in SPSA
         },
-        RAYS: [
-            "--attacks",
-            scale.black_box_attack(RAYS),
-            "--eps",
-            "1",
-        ],  # the sizes it finds are distances to the boundary
+        # The sizes that RayS finds are distances to the boundary.
+        RAYS: ["--attacks", scale.black_box_attack(RAYS), "--eps", "1"],
     }
     words = ["evaluate", model, "--data", scale.test_data or experiment.dataset, *settings[kind]]
     words += [*option("--limit", images), "--seed", str(seed)]
