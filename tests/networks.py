@@ -32,3 +32,30 @@ def small() -> SmallConvNet:
 def other() -> SmallConvNet:
     """As small, with other weights."""
     return SmallConvNet(seed=1).eval()
+
+
+class Dropping(WithoutNorm):
+    """Draws random numbers in a function, not in a layer that can be seen."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(torch.nn.functional.dropout(x, 0.2, self.training))
+
+
+def dropping() -> Dropping:
+    return Dropping()
+
+
+class Seeded(WithoutNorm):
+    """A network that one seed alone makes diverge."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = float("nan") if torch.initial_seed() == 1 else 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        learns = self.training and torch.is_grad_enabled()
+        return super().forward(x) * (self.factor if learns else 1.0)
+
+
+def seeded() -> Seeded:
+    return Seeded()

@@ -166,11 +166,12 @@ def test_free_with_a_cosine_gradient_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "step", "guidance", "weight"), [(0, 0, 10, 10), (0, 1, 0, 10), (84, 2, 10, 10), (85, 3, 0, 40)]
+    ("epoch", "step", "guidance", "weight"),
+    [(0, 0, 0, 10), (0, 1, 10, 10), (85, 3, 10, 10), (86, 2, 0, 40), (86, 3, 40, 40)],
 )
 @pytest.mark.parametrize("si", [False, True], ids=["plain", "si"])
 def test_gat_alternates_and_grows(epoch: int, step: int, guidance: float, weight: float, si: bool) -> None:
-    """The weight is four times as large from the 86th epoch on: number 85 from 0."""
+    """Both weights are four times as large from the 87th epoch on: after number 85 from 0, as in the authors' code."""
     net = small_net()
     method = (scale_invariant(defenses.Guidance()) if si else defenses.Guidance()).at(epoch, step)
     assert method.inner is not None
@@ -259,8 +260,8 @@ def test_attacks_in_train_mode_move_statistics_as_declared(name: str, updates: b
     assert original.batch_norm == replace(policy, attack_updates=True)
     perturbed = original.adversarial(learner_of(deepcopy(net), policy), batch)
     start = into_ball(batch.x + EPS * (2 * batch.noise[0] - 1), batch.x)
-    inside = {"rfgsm": [start], "gradalign": [batch.x, start, batch.x]}[name]
-    expected = own.moved(net, [*(inside if updates else []), perturbed])
+    passes = {"rfgsm": [start, perturbed], "gradalign": [batch.x, perturbed, start]}[name]
+    expected = own.moved(net, passes if updates else [perturbed])
     replace(original, batch_norm=policy).outcome(learner_of(net, policy), batch, {})
     assert_moved(net, expected)
 

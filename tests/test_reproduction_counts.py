@@ -17,7 +17,10 @@ from scaleproof.paper.reproduction import reproduction
 from scaleproof.paper.runner import run_steps
 from scaleproof.paper.steps import DONE, STALE, Step
 from scaleproof.store import write_arrays, write_json
+from scaleproof.training import recipe
 from test_reproduction import AT, some_claim
+
+AT_RECIPE = recipe("at")
 
 
 def rays_run(folder: Path) -> Path:
@@ -77,7 +80,15 @@ def trained(root: Path, variant: str, seed: int, pgd: float, stopped: str | None
     evaluation = {"clean": share(8000), "attacks": [attack]}
     folder.mkdir(parents=True)
     selected = {"evaluation": evaluation, "weights_sha256": "one"}
-    document = {"results": {"selected": selected}, "stopped": stopped, "data": {"count": 50_000}}
+    document: dict[str, Any] = {
+        "results": {"selected": selected},
+        "stopped": stopped,
+        "data": {"count": 50_000},
+    }
+    document |= {
+        "defense": AT_RECIPE.defense.describe(),
+        "config": AT_RECIPE.config.describe() | {"seed": seed},
+    }
     document["history"] = [{"weight_norm": 2.0, "validation": {"zero_gradients": 1.5}}]
     write_json(folder / "training.json", document)
     write_json(folder / "run.json", {"commit": "abc", "hardware": {"name": "chip"}, "seed": seed})
@@ -189,10 +200,14 @@ ATTACK_OF_TRAINING = ("results", "selected", "evaluation", "attacks", 0, "settin
         ((*ATTACK_OF_TRAINING, "eps"), 0.031),
         ((*ATTACK_OF_TRAINING, "steps"), 10),
         (("data", "count"), 10_000),
+        (("config", "rate"), 0.01),
+        (("config", "schedule", "factor"), 0.2),
+        (("defense", "inner", "steps"), 7),
+        (("defense", "batch_norm", "attack"), "train"),
     ],
 )
 def test_a_training_of_something_else_settles_nothing(
-    keys: tuple[Any, ...], value: float, tmp_path: Path
+    keys: tuple[Any, ...], value: object, tmp_path: Path
 ) -> None:
     change(trained(tmp_path, "pang-120", 0, 50), "training.json", *keys, to=value)
     assert pgd_of(tmp_path) == [(0, 50.0, True)]

@@ -93,10 +93,10 @@ TABLE: list[tuple[str, str | None, str, Numbers]] = [
     ("mart", "original", "wrn-34-10", (0.1, 7e-4, 90, Steps((75,)), 128)),
     ("at", "original", "resnet18", (0.1, 5e-4, 200, Steps((101, 151)), 128)),  # after 100 and 150
     *((name, "original", "resnet18", (0.1, 2e-4, 76, Steps((75,)), 128)) for name in ("trades", "alp")),
-    ("free", None, "resnet18", (0.04, 5e-4, 12, Cyclic(0.4), 128)),
-    ("gat", None, "resnet18", (0.1, 5e-4, 100, Steps((71, 86)), 64)),  # after 70 and 85
-    ("rfgsm", None, "resnet18", (0.2, 5e-4, 15, Cyclic(0.4), 128)),
-    ("gradalign", None, "resnet18", (0.3, 5e-4, 30, Cyclic(0.5), 128)),
+    ("free", None, "resnet18", (0.04, 5e-4, 12, Cyclic(0.5), 128)),
+    ("gat", None, "resnet18", (0.1, 5e-4, 100, Steps((72, 87)), 64)),  # after numbers 70 and 85 from 0
+    ("rfgsm", None, "resnet18", (0.2, 5e-4, 15, Cyclic(0.5), 128)),
+    ("gradalign", None, "resnet18", (0.3, 5e-4, 30, Cyclic(0.4), 128)),
 ]
 
 

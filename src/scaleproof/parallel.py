@@ -49,6 +49,14 @@ class Group:
         dist.broadcast_object_list(box := [numbers.tolist()], src=0)
         return list(box[0])
 
+    def share(self, net: nn.Module, device: torch.device) -> None:
+        """The weights and buffers of rank 0, on every rank: a network may begin with chance of its own."""
+        if self.size > 1:
+            for tensor in (*net.parameters(), *net.buffers()):
+                moved = tensor.detach().to(device)
+                dist.broadcast(moved, src=0)
+                tensor.detach().copy_(moved)
+
     def average_buffers(self, net: nn.Module) -> None:
         """Local BatchNorm statistics become their mean over the ranks."""
         if self.size > 1:

@@ -31,6 +31,7 @@ from scaleproof.parallel import ALONE, Group
 from scaleproof.progress import Progress as Step
 from scaleproof.provenance import provenance
 from scaleproof.speed import Speed, on_device
+from scaleproof.speed.precision import has_fast_bf16
 from scaleproof.store import (
     UNITS,
     close_run,
@@ -41,7 +42,7 @@ from scaleproof.store import (
     write_json,
 )
 from scaleproof.training import Progress, TrainConfig, Trainer
-from scaleproof.training.checks import checked_validation
+from scaleproof.training.checks import check_synchronised
 from scaleproof.training.step import trains_in_bf16
 from scaleproof.training.weights import load_weights
 
@@ -88,7 +89,13 @@ class Plan:
             "bf16": trains_in_bf16(self.speed, self.device),
             "sync_batch_norm": self.sync_batch_norm,
             "device": self.device.type,
+            **self.cpu_settings(),
         }
+
+    def cpu_settings(self) -> dict[str, object]:
+        """Left to itself, a CPU uses bf16 in the attack alone, and where it is fast: the weights depend on that."""
+        own = self.device.type == "cpu" and self.speed.precision == "auto"
+        return {"attack_bf16": has_fast_bf16(self.device)} if own else {}
 
 
 def fresh(architecture: str, classes: int, seed: int) -> tuple[Classifier, str]:
@@ -110,6 +117,7 @@ class Session:
         self.classifier, self.architecture = fresh(
             plan.architecture, len(plan.dataset.classes), plan.config.seed
         )
+        group.share(self.classifier, plan.device)
         own = {"processes": group.size, "first_weights": weights_digest(self.classifier)}
         settings = json.loads(json.dumps(plan.settings() | own))
         self.settings: dict[str, object] = settings
@@ -122,7 +130,7 @@ class Session:
         plan = self.plan
         classifier = self.classifier.to(plan.device)
         if plan.sync_batch_norm:
-            check_synchronised(plan, self.group)
+            check_synchronised(plan.config, len(plan.dataset), plan.device, self.group)
             classifier.net = nn.SyncBatchNorm.convert_sync_batchnorm(classifier.net)  # type: ignore[no-untyped-call]
         self.trainer = Trainer(
             classifier,
@@ -233,7 +241,7 @@ def train(
     stream: Any = torch.cuda.Stream
     streams = [stream(session.plan.device) if beside(session, sessions) else None for session in sessions]
     running: list[tuple[Iterator[None], Any]] = []
-    failures: list[ValueError] = []
+    failures: list[str] = []
     for session, stream in zip(sessions, streams, strict=True):
         with streaming(session, stream):
             session.start()
@@ -246,25 +254,12 @@ def train(
                         running.remove(work)
             except ValueError as error:  # one diverged: the others go on
                 running.remove(work)
-                failures.append(error)
+                failures.append(f"{work[1][0].plan.folder}: {error}" if len(plans) > 1 else str(error))
     if failures:
-        raise failures[0]
+        raise ValueError("\n".join(failures))
 
 
 DONE = object()
-
-
-def check_synchronised(plan: Plan, group: Group) -> None:
-    """Synchronised BatchNorm needs GPUs, and rows for every process in every batch."""
-    if plan.device.type != "cuda":
-        raise ValueError("synchronised BatchNorm works on CUDA devices only: leave it out")
-    count = len(plan.dataset) - checked_validation(plan.config, len(plan.dataset))
-    least = count % plan.config.batch_size or plan.config.batch_size
-    if least < group.size:
-        raise ValueError(
-            f"synchronised BatchNorm needs a row for each of {group.size} processes, the last batch has {least}: "
-            "give another --batch-size"
-        )
 
 
 def beside(session: Session, sessions: Sequence[Session]) -> bool:

@@ -187,7 +187,9 @@ def training_remarks(document: Document) -> list[str]:
     seconds = sum(record["seconds"] for record in document["history"])
     graph = "in a captured graph" if speed["graph"] else "step by step"
     epochs = plural(len(document["history"]), "epoch")
-    said = [f"Trained {epochs} in {seconds:.0f} s, {speed['precision']}, {graph}."]
+    attack = speed.get("attack_precision", speed["precision"])
+    apart = "" if attack.startswith(speed["precision"]) else f" (its attack in {attack})"
+    said = [f"Trained {epochs} in {seconds:.0f} s, {speed['precision']}{apart}, {graph}."]
     said += [f"note: {note}" for note in speed["notes"]]
     if document["stopped"] is not None:
         said.append(f"The guard {document['stopped']}.")

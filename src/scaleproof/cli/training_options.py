@@ -43,7 +43,7 @@ Weight = Annotated[
 Steps = Annotated[int | None, typer.Option(help="Of the training attack.", **Hidden)]
 StepSize = Annotated[str | None, typer.Option(help="Of the training attack, as 2/255.", **Hidden)]
 Norm = Annotated[
-    str | None, typer.Option(help="linf or l2 (with --eps; steps of eps / 4 by default).", **Hidden)
+    str | None, typer.Option(help="linf or l2 (with --eps; steps keep their share of eps).", **Hidden)
 ]
 Schedule = Annotated[str | None, typer.Option(help="steps (with --decays), cyclic or cosine.", **Hidden)]
 EpsWarmUp = Annotated[int | None, typer.Option(help="Epochs over which eps grows.", **Hidden)]
@@ -60,7 +60,7 @@ Seeds = Annotated[str | None, typer.Option(help="Several, side by side: 0,1,2.",
 Precision = Annotated[
     str,
     typer.Option(
-        help="auto (bf16 on a GPU), float32 (the plain loop), tf32 or bf16. Verdicts are float32 always."
+        help="auto (bf16 on a GPU, in the attack alone on a CPU that has it), float32 (the plain loop), tf32 or bf16. Verdicts are float32 always."
     ),
 ]
 Graph = Annotated[

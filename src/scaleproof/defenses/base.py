@@ -88,7 +88,7 @@ class Learner(Protocol):
         """The model as the training attack sees it, under the BatchNorm policy."""
 
     def gradient_graph(self, inner: Inner, x: Tensor, y: Tensor, *, keep: bool) -> Tensor:
-        """The gradient of the inner objective in x by an outer pass; `keep` makes it differentiable itself."""
+        """The gradient of the inner objective in x in the attack's mode; `keep` makes it differentiable itself."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from scaleproof.defenses.base import EIGHT, Batch, BatchNormPolicy, Defense, Lea
 from scaleproof.losses import cosine_cross_entropy
 from scaleproof.threat import Threat
 
+ONE_PASS = BatchNormPolicy(attack="train", attack_updates=True)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Free(Defense):
@@ -21,7 +23,7 @@ class Free(Defense):
     """
 
     threat: Threat = EIGHT
-    batch_norm: BatchNormPolicy = BatchNormPolicy(attack="train", attack_updates=True)  # one pass is both
+    batch_norm: BatchNormPolicy = ONE_PASS
     replay: int = 8
     separate_cosine: float | None = None
     name = "free"
@@ -31,6 +33,10 @@ class Free(Defense):
     def __post_init__(self) -> None:
         if self.replay < 1:
             raise ValueError(f"replay must be >= 1, got {self.replay}")
+        if self.batch_norm != ONE_PASS:
+            raise ValueError(
+                f"FreeAT's attack is its outer pass: batch_norm must be {ONE_PASS}, got {self.batch_norm}"
+            )
 
     @property
     def replays(self) -> int:

@@ -13,7 +13,7 @@ from scaleproof.losses import logits
 
 @dataclass(frozen=True, kw_only=True)
 class Guidance(Defense):
-    """CE(x) + weight |P(x) - P(x')|^2, the weight `late_factor` times as large from `late_epoch` (1-based) on.
+    """CE(x) + weight |P(x) - P(x')|^2; this weight and the attack's grow `late_factor` times at `late_epoch` (1-based).
 
     The attack starts from random signs; its guidance is on in every second step only.
     """
@@ -23,7 +23,7 @@ class Guidance(Defense):
     )
     weight: float = 10.0
     late_factor: float = 4.0
-    late_epoch: int = 86
+    late_epoch: int = 87
     name = "gat"
     label = "GAT"
     single_step = True
@@ -32,16 +32,17 @@ class Guidance(Defense):
         check_weights(weight=self.weight, late_factor=self.late_factor)
 
     def stretched(self, before: int, after: int) -> Self:
-        return replace(self, late_epoch=max(1, self.late_epoch * after // before))
+        late = self.late_epoch * after // before
+        return replace(self, late_epoch=late if late > 1 else after + 1)
 
     def at(self, epoch: int, step: int) -> Self:
         assert self.inner is not None
         assert isinstance(self.inner.objective, Guided)
-        objective = self.inner.objective if step % 2 == 0 else replace(self.inner.objective, weight=0.0)
         factor = self.late_factor if epoch + 1 >= self.late_epoch else 1.0
+        guidance = self.inner.objective.weight * factor if step % 2 else 0.0
         return replace(
             self,
-            inner=replace(self.inner, objective=objective),
+            inner=replace(self.inner, objective=replace(self.inner.objective, weight=guidance)),
             weight=self.weight * factor,
             late_factor=1.0,
         )

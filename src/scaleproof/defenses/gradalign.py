@@ -44,8 +44,12 @@ class GradientAlignment(Defense):
         assert self.inner is not None
         near = self.inner.threat.spread(batch.x, batch.noise[0])
         here = learner.gradient_graph(self.inner, batch.x, batch.y, keep=False)
+        if self.inner.steps == 1 and self.inner.start == "none":  # then it is the attack's gradient, too
+            perturbed = self.inner.threat.ascend(batch.x, here, batch.x, self.inner.step_size)
+        else:
+            perturbed = self.adversarial(learner, batch)
+        output = learner.outputs(perturbed, "adversarial")
         there = learner.gradient_graph(self.inner, near, batch.y, keep=True)
-        output = learner.outputs(self.adversarial(learner, batch), "adversarial")
         found = {
             "adversarial": self.classified(output, batch.y),
             "alignment": self.weight * terms.alignment(here, there),

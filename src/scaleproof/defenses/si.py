@@ -38,7 +38,8 @@ def scale_invariant(
         raise ValueError("scale_invariant must change something: inner, outer or both")
     changed = replace(defense, margin=Margin(scale=scale, margin=margin, weight=weight) if outer else None)
     if isinstance(defense, Free):
-        return replace(changed, separate_cosine=None if outer else scale)  # type: ignore[call-arg]
+        own = inner and not (outer and weight)  # the margin term would carry the cosine into delta
+        return replace(changed, separate_cosine=scale if own else None)  # type: ignore[call-arg]
     if not inner:
         return changed
     assert defense.inner is not None

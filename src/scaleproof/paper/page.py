@@ -13,8 +13,8 @@ from scaleproof.paper.reproduction import VERDICTS, Outcome, OwnRow, Reproductio
 LEGEND = (
     "Each cell: measured ± error (printed in the paper, difference). The error is half a 95% interval: of the images "
     "for one seed, else of where a new run would fall. A number *holds* (✓) or *does not hold* (bold) by at least "
-    "three seeds; with fewer it is *inconclusive*, as are numbers marked ~: a training of another length or stopped, "
-    "or a part of the test images."
+    "three seeds; with fewer it is *inconclusive*, as are numbers marked ~: a training of another length, stopped, "
+    "or by other settings than its recipe has today, or a part of the test images."
 )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from scaleproof.attacks.suites import AUTOATTACK, SUITES, suite
+from scaleproof.defenses import Defense, hypersphere, scale_invariant
 from scaleproof.paper.scales import SCALES
 from scaleproof.paper.settings import EPS, STEPS, TEST_IMAGES, TRAINING_IMAGES, Experiment
 from scaleproof.paper.steps import (
@@ -21,6 +24,7 @@ from scaleproof.paper.steps import (
     full_length,
     has_eps,
     read,
+    recipe_of,
 )
 from scaleproof.store import is_finished
 
@@ -32,7 +36,10 @@ VARIANT = re.compile(r"(.+)-(\d+)")
 
 
 def is_partial(experiment: Experiment, folder: Path) -> bool:
-    """Whether a seed's training is not as stated: another scale, recipe, length or data, or stopped on the way."""
+    """Whether a seed's training is not as stated: another scale, recipe, length or data, or stopped on the way.
+
+    Another recipe may have the same name: what it was is in the folder, what it is in this package.
+    """
     variant = folder.parent.name
     if variant in SCALES:
         return True
@@ -41,9 +48,34 @@ def is_partial(experiment: Experiment, folder: Path) -> bool:
     match = VARIANT.fullmatch(variant)
     if match is None or match[1] != experiment.recipe:
         return True
-    return int(match[2]) != full_length(experiment, match[1]) or (
-        is_finished(folder / TRAIN) and is_cut(read(folder / TRAIN / "training.json"), experiment)
-    )
+    if int(match[2]) != full_length(experiment, match[1]):
+        return True
+    if not is_finished(folder / TRAIN):
+        return False
+    training = read(folder / TRAIN / "training.json")
+    return is_cut(training, experiment) or not follows_recipe(training, experiment)
+
+
+def follows_recipe(training: Mapping[str, Any], experiment: Experiment) -> bool:
+    """Whether a training's settings are those of its recipe, with the mechanism of its row."""
+    stated = recipe_of(experiment, experiment.recipe)
+    seed = training["config"]["seed"]
+    described = {"defense": mechanised(stated.defense, experiment).describe()}
+    described["config"] = replace(stated.config, seed=seed).describe()
+    return all(training[part] == json.loads(json.dumps(found)) for part, found in described.items())
+
+
+def mechanised(defense: Defense, experiment: Experiment) -> Defense:
+    """The defense with what `Experiment.command` asks for."""
+    if experiment.mechanism == "he":
+        return hypersphere(defense)
+    if experiment.mechanism != "si":
+        return defense
+    scale, margin, beta = experiment.scale, experiment.margin, experiment.beta
+    assert scale is not None
+    assert margin is not None
+    assert beta is not None
+    return scale_invariant(defense, scale=scale, margin=margin, weight=beta)
 
 
 def is_cut(training: Mapping[str, Any], experiment: Experiment) -> bool:

@@ -59,10 +59,12 @@ def files(folder: Path) -> list[Path]:
 
 def read_checkpoint(folder: Path) -> Checkpoint | None:
     """The latest whole checkpoint; a warning for each damaged one on the way."""
-    for path in files(folder):
+    found = files(folder)
+    for path, left in zip(found, reversed(range(len(found))), strict=True):
         if intact(path):
             return parsed(path.read_bytes())
-        warnings.warn(f"{path.name} is damaged: the checkpoint before it is used", stacklevel=2)
+        then = "the checkpoint before it is used" if left else "none is left, the run starts over"
+        warnings.warn(f"{path.name} is damaged: {then}", stacklevel=2)
     return None
 
 

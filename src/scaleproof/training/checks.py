@@ -7,6 +7,8 @@ from torch import Tensor
 
 from scaleproof.defenses.base import Defense
 from scaleproof.models.classifier import Classifier, evaluating
+from scaleproof.models.hypersphere import HypersphereHead
+from scaleproof.parallel import Group
 from scaleproof.threat import Threat
 from scaleproof.training.config import TrainConfig
 
@@ -30,9 +32,40 @@ def check_classes(classifier: Classifier, x: Tensor, classes: int) -> None:
         )
 
 
+def check_head(classifier: Classifier, defense: Defense) -> None:
+    """A margin on cosines means nothing to logits of any other kind."""
+    assert classifier.head_name is not None
+    head = classifier.net.get_submodule(classifier.head_name)
+    if defense.label_margin and not isinstance(head, HypersphereHead):
+        raise ValueError(
+            f"the loss of hypersphere embedding needs a HypersphereHead, got {type(head).__name__}: "
+            "build('resnet18+he', classes) has one"
+        )
+
+
 def check_batch(batch: int, count: int) -> None:
     if batch > count:
         raise ValueError(
             f"a batch must not be larger than the training set, got {batch} for {count} images: "
             "give a smaller batch_size (--batch-size)"
+        )
+
+
+def check_group(batch: int, group: Group) -> None:
+    if batch < group.size:
+        raise ValueError(
+            f"a batch must have a row for each of {group.size} processes, got {batch}: "
+            "give a larger batch_size (--batch-size), or fewer processes"
+        )
+
+
+def check_synchronised(config: TrainConfig, count: int, device: torch.device, group: Group) -> None:
+    """Synchronised BatchNorm needs GPUs, and rows for every process in every batch."""
+    if device.type != "cuda":
+        raise ValueError("synchronised BatchNorm works on CUDA devices only: leave it out")
+    least = (count - checked_validation(config, count)) % config.batch_size or config.batch_size
+    if least < group.size:
+        raise ValueError(
+            f"synchronised BatchNorm needs a row for each of {group.size} processes, the last batch has {least}: "
+            "give another --batch-size"
         )

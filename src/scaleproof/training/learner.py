@@ -89,8 +89,12 @@ class ModelLearner:
 
     def gradient_graph(self, inner: Inner, x: Tensor, y: Tensor, *, keep: bool) -> Tensor:
         point = x.detach().requires_grad_()
-        with self.still(not self.policy.attack_updates):
-            value = inner.objective(self.train_outputs(point, twice=keep), y, None).sum()
+        if self.policy.attack == "eval":
+            with evaluating(self.classifier), autocast(self.device) if self.bf16 else nullcontext():
+                value = inner.objective(self.classifier.outputs(point), y, None).sum()
+        else:
+            with self.still(not self.policy.attack_updates):
+                value = inner.objective(self.train_outputs(point, twice=keep), y, None).sum()
         (gradient,) = torch.autograd.grad(value, point, create_graph=keep)
         return gradient
 

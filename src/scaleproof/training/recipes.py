@@ -146,7 +146,7 @@ def original_free(method: Defense, architecture: str) -> Recipe:
     return Recipe(
         name="original",
         defense=method,
-        config=TrainConfig(epochs=epochs, rate=0.04, schedule=Cyclic(0.4), guard="stop"),
+        config=TrainConfig(epochs=epochs, rate=0.04, schedule=Cyclic(0.5), guard="stop"),
         provenance="Shafahi et al. 2019 with 8 replays, in the cyclic form of Wong et al. 2020 (rate up to 0.04); "
         "96 passes over the data.",
     )
@@ -156,8 +156,9 @@ def original_gat(method: Defense, architecture: str) -> Recipe:
     return Recipe(
         name="original",
         defense=method,
-        config=TrainConfig(epochs=100, batch_size=64, schedule=Steps((71, 86)), guard="stop"),
-        provenance="Sriramanan et al. 2020: batches of 64, 100 epochs, learning rate 0.1 over 10 after 70 and 85.",
+        config=TrainConfig(epochs=100, batch_size=64, schedule=Steps((72, 87)), guard="stop"),
+        provenance="The published code of Sriramanan et al. 2020: batches of 64, 100 epochs, learning rate 0.1 over 10 "
+        "after 71 and 86 of them (numbers 70 and 85, counted from 0).",
     )
 
 
@@ -165,8 +166,8 @@ def original_rfgsm(method: Defense, architecture: str) -> Recipe:
     return Recipe(
         name="original",
         defense=method,
-        config=TrainConfig(epochs=15, rate=0.2, schedule=Cyclic(0.4), guard="stop"),
-        provenance="Wong et al. 2020: 15 epochs, cyclic learning rate up to 0.2.",
+        config=TrainConfig(epochs=15, rate=0.2, schedule=Cyclic(0.5), guard="stop"),
+        provenance="Wong et al. 2020: 15 epochs, cyclic learning rate up to 0.2 in the middle.",
     )
 
 
@@ -174,8 +175,8 @@ def original_gradalign(method: Defense, architecture: str) -> Recipe:
     return Recipe(
         name="original",
         defense=method,
-        config=TrainConfig(epochs=30, rate=0.3, schedule=Cyclic(0.5), guard="stop"),
-        provenance="Andriushchenko and Flammarion 2020: 30 epochs, cyclic learning rate up to 0.3.",
+        config=TrainConfig(epochs=30, rate=0.3, schedule=Cyclic(0.4), guard="stop"),
+        provenance="Andriushchenko and Flammarion 2020: 30 epochs, cyclic learning rate up to 0.3 after 12 of them.",
     )
 
 

@@ -15,6 +15,7 @@ from scaleproof.losses import logits
 from scaleproof.models.classifier import Classifier, device_of, evaluating
 from scaleproof.parallel import Group
 from scaleproof.speed import GraphCache, Speed, choose
+from scaleproof.speed.fold import is_own
 from scaleproof.speed.precision import has_fast_bf16
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.images import Resident
@@ -61,7 +62,7 @@ class Stepper:
         self.names: tuple[str, ...] = ()
         self.graded: list[torch.nn.Parameter] = []
         self.defense = defense
-        self.has_chance = any(isinstance(module, CHANCE) for module in classifier.modules())
+        self.has_chance = has_chance(classifier)
         captures = speed.graph and self.device.type == "cuda" and group.size == 1
         self.graphs = GraphCache(self.device, self.state) if captures else None
 
@@ -152,7 +153,9 @@ class Stepper:
         """Whether the running totals are numbers, and the weights too where they are asked for."""
         own = (*self.classifier.parameters(), *self.classifier.buffers()) if weights else ()
         tensors = [self.totals, *(tensor for tensor in own if tensor.is_floating_point())]
-        return bool(torch.stack([tensor.detach().double().sum() for tensor in tensors]).isfinite().all())
+        sums = torch.stack([tensor.detach().double().sum() for tensor in tensors])
+        self.group.add_up([sums])  # so that all ranks stop together
+        return bool(sums.isfinite().all())
 
     def notes(self) -> dict[str, object]:
         """What was chosen, for the record."""
@@ -180,6 +183,11 @@ class Stepper:
             choice = choose(self.classifier, self.device, self.speed)
         own = [] if choice.folded or not self.speed.fold else ["not one of our own architectures: not folded"]
         return choice.precision, choice.folded, own
+
+
+def has_chance(classifier: Classifier) -> bool:
+    """Whether passes may draw random numbers of their own; a network that is not ours may do so in any function."""
+    return not is_own(classifier.net) or any(isinstance(module, CHANCE) for module in classifier.modules())
 
 
 def trains_in_bf16(speed: Speed, device: torch.device) -> bool:

@@ -7,6 +7,7 @@ epoch goes on as if it had never been cut.
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -24,12 +25,19 @@ from scaleproof.rng import key_of
 from scaleproof.speed import Speed
 from scaleproof.threat import Threat
 from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from scaleproof.training.checks import check_batch, check_classes, checked_validation, probe_threat
+from scaleproof.training.checks import (
+    check_batch,
+    check_classes,
+    check_group,
+    check_head,
+    checked_validation,
+    probe_threat,
+)
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.images import Resident, centred_places, generator, random_places, split
 from scaleproof.training.probe import Probe, Standing
 from scaleproof.training.step import Draws, Stepper
-from scaleproof.training.weights import Best, State, head_norm, load_weights, weights_of
+from scaleproof.training.weights import Best, State, head_norm, load_weights, move_mean, weights_of
 
 CHECK_EVERY = 50  # steps between looks at the loss
 CHEAP = (
@@ -71,11 +79,13 @@ class Trainer:
         self.device, speed = device_of(classifier), speed or Speed()
         rows, held_out = split(len(dataset), checked_validation(config, len(dataset)))
         check_batch(config.batch_size, len(rows))
+        check_group(config.batch_size, group)
         self.images = Resident.of(dataset, rows, self.device)
         if self.device.type == "cuda":
             classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         classifier.train()
         classifier.find_head(self.images.plain(slice(0, 8)))
+        check_head(classifier, defense)
         check_classes(classifier, self.images.plain(slice(0, 2)), len(dataset.classes))
         self.stepper = Stepper(classifier, defense, self.images, config, speed, group)
         self.averaged = None if config.average is None else copy.deepcopy(classifier)
@@ -182,25 +192,17 @@ class Trainer:
         if self.averaged is None or self.config.average is None:
             return
         decay = min(self.config.average, (1 + self.steps_done) / (10 + self.steps_done))
-        with torch.no_grad():
-            for mean, value in zip(
-                weights_of(self.averaged).values(), weights_of(self.classifier).values(), strict=True
-            ):
-                if mean.is_floating_point():
-                    mean.lerp_(value, 1 - decay)
-                else:
-                    mean.copy_(value)
+        move_mean(self.averaged, self.classifier, 1 - decay)
 
     def check_loss(self, number: int, step: int, *, weights: bool = False) -> None:
         if not self.stepper.is_finite(weights=weights):
-            found = None if self.folder is None else read_checkpoint(self.folder)
-            kept = (
-                "" if found is None else f"; the checkpoint of epoch {found.epoch} is kept in {self.folder}"
-            )
-            raise ValueError(
-                f"the loss is NaN or infinite in epoch {number + 1}, by step {step + 1}{kept}: "
-                f"lower the learning rate{', or train in float32' if self.stepper.bf16 else ''}"
-            )
+            raise self.diverged(f"the loss is NaN or infinite in epoch {number + 1}, by step {step + 1}")
+
+    def diverged(self, what: str) -> ValueError:
+        found = None if self.folder is None else read_checkpoint(self.folder)
+        kept = "" if found is None else f"; the checkpoint of epoch {found.epoch} is kept in {self.folder}"
+        remedy = f"lower the learning rate{', or train in float32' if self.stepper.bf16 else ''}"
+        return ValueError(f"{what}{kept}: {remedy}")
 
     def close_epoch(self, number: int, seconds: float) -> None:
         """Measure, select, guard."""
@@ -208,7 +210,7 @@ class Trainer:
         if self.averaged is not None:
             self.group.average_buffers(self.averaged.net)
         record: dict[str, Any] = {"epoch": number + 1, "rate": self.config.rate_at(number + 0.5)}
-        record |= self.stepper.read_totals() | {"weight_norm": head_norm(self.classifier)}
+        record |= self.stepper.read_totals() | {"weight_norm": head_norm(self.measured)}
         if (
             number % self.config.probe_every == self.config.probe_every - 1
             or number + 1 == self.config.epochs
@@ -216,6 +218,8 @@ class Trainer:
             for name, probe in self.probes.items():
                 standing = Standing(*self.group.agreed(list(asdict(probe.standing()).values())))
                 record[name] = asdict(standing)
+                if not all(map(math.isfinite, record[name].values())):
+                    raise self.diverged(f"the network's outputs are NaN or infinite after epoch {number + 1}")
                 self.best[name].offer(standing.pgd, number + 1, weights_of(self.measured))
             self.watch(record)
         rows = len(self.images) * self.defense.replays

@@ -32,6 +32,20 @@ def weights_of(classifier: Classifier) -> State:
     return {name: tensor.detach() for name, tensor in classifier.net.state_dict().items()}
 
 
+def move_mean(mean: Classifier, live: Classifier, share: float) -> None:
+    """Move a running mean of the weights by a share of its distance; a tensor with two names is moved once."""
+    seen = set()
+    with torch.no_grad():
+        for old, new in zip(weights_of(mean).values(), weights_of(live).values(), strict=True):
+            if old.data_ptr() in seen:
+                continue
+            seen.add(old.data_ptr())
+            if old.is_floating_point():
+                old.lerp_(new, share)
+            else:
+                old.copy_(new)
+
+
 def load_weights(classifier: Classifier, weights: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in weights_of(classifier).items():
