@@ -3,11 +3,13 @@
 import json
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -75,6 +77,26 @@ def test_the_page_on_defenses_runs(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "add-a-defense.md").read_text(), re.DOTALL)
     exec(compile("\n".join(blocks), "add-a-defense.md", "exec"), {"__name__": "page"})
     assert "'margin'" in capsys.readouterr().out
+
+
+def test_kept_runs_are_kept_without_what_is_of_no_use(tmp_path: Path) -> None:
+    """Digests of examples that are not there do not compress; a training brings its curve."""
+    run = next((ROOT / "docs" / "results" / "paper").glob("*/*/seed-0/train"))
+    source = tmp_path / "runs" / "model" / "train"
+    shutil.copytree(run, source)
+    (source / "curve.png").unlink()
+    with np.load(source / "verdicts-last.npz") as arrays:
+        verdicts = dict(arrays)
+    digests = {"digest__pgd": np.arange(verdicts["broken__pgd"].size, dtype=np.uint64)}
+    np.savez(source / "verdicts-last.npz", **(verdicts | digests))  # type: ignore[arg-type]
+    (source / "model.safetensors").write_bytes(b"weights")
+    keep = runpy.run_path(str(ROOT / "tools" / "keep_results.py"))["keep"]
+    (kept,) = keep(tmp_path / "runs", tmp_path / "kept")
+    with np.load(kept / "verdicts-last.npz") as arrays:
+        assert arrays.files == list(verdicts)
+    assert not (kept / "model.safetensors").exists()
+    assert (kept / "curve.png").read_bytes()[:4] == b"\x89PNG"
+    assert keep(tmp_path / "runs", tmp_path / "kept") == []
 
 
 def test_the_readme_counts_what_the_paper_claims() -> None:

@@ -12,7 +12,7 @@ from scaleproof.paper import Measured, claim, claims, experiments, prose, tables
 from scaleproof.paper.figures import figure, figures
 from scaleproof.paper.measured import evaluated_values, measurements, rays_values
 from scaleproof.paper.observed import figure_folders, is_whole, observed
-from scaleproof.paper.page import page
+from scaleproof.paper.page import excerpt, page, totals
 from scaleproof.paper.reproduction import reproduction
 from scaleproof.paper.runner import run_steps
 from scaleproof.paper.steps import DONE, STALE, Step
@@ -159,6 +159,13 @@ def test_the_page_says_what_is_there_and_what_is_not(tmp_path: Path) -> None:
     assert f"| 50.00 ± 0.98 ({printed:.2f}, {50 - printed:+.2f}) |" in text
     assert "Not measured yet: 8 rows, 40 numbers." in text
     assert "(n = 10,000; chip; commits abc)" in text
+    short = excerpt(chosen[0], found.of(chosen[0]), "cifar10", "resnet18")
+    assert f"| AT | 80.00 (85.57) | 50.00 ({printed:.2f}) | - (" in short
+    assert len([line for line in short.splitlines() if line.startswith("|")]) == 2 + 8
+    assert "pang-120; seed 0 (n = 10,000; chip; commits abc)" in short
+    assert totals(found).startswith(
+        "200 numbers: holds 0, does not hold 0, inconclusive 2, not measured 198. "
+    )
     document = json.loads(json.dumps(found.as_json(tmp_path), allow_nan=False))
     (number,) = [one for one in document["numbers"] if one["claim"] == some_claim().key]
     assert (number["measured"], number["seeds"], number["verdict"]) == (50.0, 1, "inconclusive")

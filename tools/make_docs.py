@@ -15,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from docs_attacks import autoattack_line, differences, growth, near_misses, parity, suites, without_gradients
+from docs_budget import budget
 from docs_museum import annex, annex_first, check_cost, limits, museum
 from docs_objectives import objectives
 from docs_parts import RESULTS, ROOT, percent, provenance, read, table
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from scaleproof.paper.reproduction import Reproduction
 
 DOCUMENTS = ("README.md", "docs/results/README.md")
-DOCUMENTS += tuple(f"docs/{name}.md" for name in ("lab-log", "objectives", "readings", "trust"))
+DOCUMENTS += tuple(f"docs/{name}.md" for name in ("budget", "lab-log", "objectives", "readings", "trust"))
 BLOCK = re.compile(r"(<!-- generated: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -108,11 +109,19 @@ def paper() -> str:
     return page(reproduced())
 
 
-def paper_verdicts() -> str:
-    """How many of the paper's numbers and sentences got which verdict."""
-    from scaleproof.paper.page import totals
+def paper_main() -> str:
+    """The paper's main table on CIFAR-10 with a ResNet-18, and how many of all claims got which verdict."""
+    from scaleproof.paper.page import excerpt, totals
 
-    return totals(reproduced())
+    found = reproduced()
+    (table,) = (table for table in found.tables if table.id == "multi-step")
+    return excerpt(table, found.of(table), "cifar10", "resnet18") + "\n\n" + totals(found)
+
+
+def demo_sweep_facts() -> str:
+    sweep, run = read("demo-scale-sweep/sweep.json"), read("demo-scale-sweep/run.json")
+    numbers = "[the numbers](docs/results/README.md#the-scale-of-the-logits)"
+    return f"({provenance(run, sweep['clean']['count'])}; {numbers})\n"
 
 
 def paper_figures() -> str:
@@ -138,6 +147,7 @@ def reproduced() -> Reproduction:
 GENERATORS: dict[str, Callable[[], str]] = {
     "demo-attacks": demo_attacks,
     "demo-sweep": demo_sweep,
+    "demo-sweep-facts": demo_sweep_facts,
     "speed": speed,
     "speed-h200": lambda: speed(["h200"]),
     "memory": memory,
@@ -149,6 +159,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "differences": differences,
     "growth": growth,
     "objectives": objectives,
+    "budget": budget,
     "training-speed": training_speed,
     "precisions": precisions,
     "recipes": recipes,
@@ -159,7 +170,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "check-cost": check_cost,
     "paper": paper,
     "paper-figures": paper_figures,
-    "paper-verdicts": paper_verdicts,
+    "paper-main": paper_main,
     "annex": annex,
     "annex-first": annex_first,
 }

@@ -60,7 +60,8 @@ Seeds = Annotated[str | None, typer.Option(help="Several, side by side: 0,1,2.",
 Precision = Annotated[
     str,
     typer.Option(
-        help="auto (bf16 on a GPU, in the attack alone on a CPU that has it), float32 (the plain loop), tf32 or bf16. Verdicts are float32 always."
+        help="auto (bf16 on a GPU, on a CPU that has it in the attack alone), float32 (the plain loop), tf32 or "
+        "bf16. Verdicts are float32 always."
     ),
 ]
 Graph = Annotated[

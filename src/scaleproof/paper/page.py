@@ -52,8 +52,13 @@ def in_words(outcomes: Sequence[Outcome]) -> str:
 
 
 def totals(found: Reproduction) -> str:
-    """The same in two lines."""
-    return verdicts(in_all(found))
+    """How many numbers and sentences got which verdict, in words."""
+    kinds = {"numbers": counted(found.outcomes), "sentences": told(found.judgements)}
+    parts = [
+        f"{sum(counts.values())} {name}: {', '.join(f'{verdict} {counts[verdict]}' for verdict in VERDICTS)}"
+        for name, counts in kinds.items()
+    ]
+    return ". ".join(parts) + ".\n"
 
 
 def in_all(found: Reproduction) -> dict[str, dict[str, int]]:
@@ -84,6 +89,26 @@ def table_part(table: Table, outcomes: Sequence[Outcome]) -> str:
     left = f"\nNot measured yet: {'; '.join(absent)}.\n" if absent else ""
     head = ["measured (printed)", *map(heading, table.columns), "runs"]
     return f"{title}\n{grid(head, lines)}{left}\n{facts(outcomes)}\n"
+
+
+def excerpt(table: Table, outcomes: Sequence[Outcome], dataset: str, architecture: str) -> str:
+    """The rows of one data set and network, measured or not: measured (printed)."""
+    rows = [row for row in table.rows if (row.dataset, row.architecture) == (dataset, architecture)]
+    cells = {(one.claim.row.id, one.claim.column.id): one for one in outcomes}
+    lines = [[row.name, *(short_cell(cells[row.id, column.id]) for column in table.columns)] for row in rows]
+    runs = {
+        row.id: seeds(row, outcomes)
+        for row in rows
+        if any(cells[row.id, one.id].runs for one in table.columns)
+    }
+    shown = [one for one in outcomes if one.claim.row.id in runs]
+    head = [f"{dataset}, {architecture}: measured (printed)", *map(heading, table.columns)]
+    return f"{grid(head, lines)}\n{'; '.join(dict.fromkeys(runs.values()))} {facts(shown)}"
+
+
+def short_cell(outcome: Outcome) -> str:
+    decimals = outcome.claim.column.decimals
+    return f"{own_cell(outcome.value, decimals, outcome.partial)} ({outcome.claim.value:.{decimals}f})"
 
 
 def own_part(table: Table, own: Sequence[OwnRow]) -> str:

@@ -1,0 +1,67 @@
+"""Generated parts on short attacks beside AutoAttack: what each costs, and what it leaves beyond."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import Any
+
+from docs_objectives import signed
+from docs_parts import RESULTS, percent, read, table
+
+Rows = list[dict[str, Any]]
+
+
+def budget() -> str:
+    """For each record: the picture, and every recipe with its price."""
+    parts = []
+    for path in sorted((RESULTS / "benchmarks").glob("budget-*.json")):
+        record = read(f"benchmarks/{path.name}")
+        parts += [f"![Passes against what is left](results/benchmarks/{path.stem}.png)\n"]
+        parts += [standards(record), recipes(record), facts(record)]
+    return "\n".join(parts)
+
+
+def standards(record: dict[str, Any]) -> str:
+    lines = [
+        [
+            model["model"],
+            percent(model["clean"]),
+            percent(model["standard"]["robust"]),
+            f"{passes(model['standard']):,}",
+        ]
+        for model in record["models"]
+    ]
+    return table(["model", "clean", "AutoAttack leaves, %", "its passes"], lines)
+
+
+def recipes(record: dict[str, Any]) -> str:
+    """From the cheapest on: the share of the passes, and for each model the points left beyond AutoAttack."""
+    names = list(dict.fromkeys(row["recipe"] for row in record["models"][0]["rows"]))
+    shares = {name: fmean(share(model, name) for model in record["models"]) for name in names}
+    lines = []
+    for name in sorted(names, key=shares.__getitem__):
+        found = [of(model, name) for model in record["models"]]
+        drops = [[100 * row["beside_standard"]["drop"] for row in rows] for rows in found]
+        cells = [f"{signed(fmean(one))} ({signed(min(one))} to {signed(max(one))})" for one in drops]
+        lines.append([name, f"{100 * shares[name]:.1f}", *cells])
+    models = [model["model"] for model in record["models"]]
+    return table(["attack", "passes, %", *models], lines)
+
+
+def of(model: dict[str, Any], name: str) -> Rows:
+    return [row for row in model["rows"] if row["recipe"] == name]
+
+
+def share(model: dict[str, Any], name: str) -> float:
+    return fmean(passes(row) for row in of(model, name)) / passes(model["standard"])
+
+
+def passes(row: dict[str, Any]) -> int:
+    return int(row["forwards"] + row["backwards"])
+
+
+def facts(record: dict[str, Any]) -> str:
+    seeds = ", ".join(str(seed) for seed in record["seeds"])
+    place = f"{record['hardware']['name']}, torch {record['versions']['torch']}, commit {record['commit']}"
+    what = f"{record['data']}, n = {record['images']:,}; means over seeds {seeds}, lowest and highest in brackets"
+    return f"({what}; {place}; `benchmarks/budget.py`)\n"
