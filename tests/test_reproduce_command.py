@@ -185,6 +185,7 @@ def test_what_was_asked_for_is_shown_and_everything_is_kept(tmp_path: Path) -> N
 def test_networks_without_weights_are_left_out_and_told(tmp_path: Path) -> None:
     """Kept results have no weights: what is left to measure of them fails by itself."""
     shutil.copytree(KEPT, tmp_path / "root")
+    shutil.rmtree(tmp_path / "root" / "cifar10-resnet18-at" / "pang-120" / "seed-0" / "standard")
     done = reproduce("table-multi-step", "--models", "cifar10/resnet18/at", "--out", tmp_path / "root")
     assert done.exit_code == 1
     assert "model.safetensors is gone" in done.output.replace("\n", " ")

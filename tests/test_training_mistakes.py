@@ -204,22 +204,13 @@ def test_a_batch_has_a_row_for_each_process() -> None:
         Trainer(network(), small(), AdversarialTraining(), replace(CONFIG, batch_size=2), group=Group(0, 3))
 
 
-def test_processes_begin_with_the_same_weights() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--master-port",
-        "29621",
-    ]
-    done = subprocess.run(
-        [*command, "group_work.py"], cwd=TESTS, env=ENVIRONMENT, capture_output=True, text=True, timeout=200
-    )
-    found = [line for line in done.stdout.splitlines() if line.startswith("sums")]
-    assert len(found) == 2, done.stderr
-    assert found[0] == found[1]
+def test_processes_begin_with_the_same_weights(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--master-port", "29621", "group_work.py", str(tmp_path)]
+    done = subprocess.run(command, cwd=TESTS, env=ENVIRONMENT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    assert first == second
 
 
 def test_a_margin_on_cosines_needs_a_head_of_cosines() -> None:

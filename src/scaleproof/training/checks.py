@@ -8,7 +8,7 @@ from torch import Tensor
 from scaleproof.defenses.base import Defense
 from scaleproof.models.classifier import Classifier, evaluating
 from scaleproof.models.hypersphere import HypersphereHead
-from scaleproof.parallel import Group
+from scaleproof.parallel import ALONE, Group
 from scaleproof.threat import Threat
 from scaleproof.training.config import TrainConfig
 
@@ -43,15 +43,12 @@ def check_head(classifier: Classifier, defense: Defense) -> None:
         )
 
 
-def check_batch(batch: int, count: int) -> None:
+def check_batch(batch: int, count: int, group: Group = ALONE) -> None:
     if batch > count:
         raise ValueError(
             f"a batch must not be larger than the training set, got {batch} for {count} images: "
             "give a smaller batch_size (--batch-size)"
         )
-
-
-def check_group(batch: int, group: Group) -> None:
     if batch < group.size:
         raise ValueError(
             f"a batch must have a row for each of {group.size} processes, got {batch}: "

@@ -28,7 +28,6 @@ from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_ch
 from scaleproof.training.checks import (
     check_batch,
     check_classes,
-    check_group,
     check_head,
     checked_validation,
     probe_threat,
@@ -78,8 +77,7 @@ class Trainer:
         self.folder, self.checkpoint_seconds = folder, checkpoint_seconds
         self.device, speed = device_of(classifier), speed or Speed()
         rows, held_out = split(len(dataset), checked_validation(config, len(dataset)))
-        check_batch(config.batch_size, len(rows))
-        check_group(config.batch_size, group)
+        check_batch(config.batch_size, len(rows), group)
         self.images = Resident.of(dataset, rows, self.device)
         if self.device.type == "cuda":
             classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
