@@ -10,8 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from networks import Dropping
 from scaleproof import load, suite
-from scaleproof.models import Classifier, build
+from scaleproof.defenses import BatchNormPolicy
+from scaleproof.models import Classifier, as_classifier, build
 from scaleproof.speed import PLAIN, Speed, exact_float32
 from scaleproof.speed.steps import ascend
 from scaleproof.threat import Threat
@@ -71,6 +73,37 @@ def test_two_runs_and_a_resumed_one_are_the_same_bit_for_bit(combination: str, t
         if progress.epoch == 2 and progress.step == 2:
             break
     assert same(expected, finished(training(combination, Speed(), tmp_path)))
+
+
+def test_a_network_that_draws_is_resumed_bit_for_bit(tmp_path: Path) -> None:
+    """Also where a graph is captured in the middle of a run: what its warm-up drew is put back."""
+
+    def made(folder: Path | None) -> Trainer:
+        torch.manual_seed(3)
+        net, data = as_classifier(Dropping().cuda()), load("sample-train").first(64)
+        return Trainer(net, data, chosen("at"), CONFIG, folder=folder, checkpoint_seconds=0)
+
+    whole = made(None)
+    expected = finished(whole)
+    assert whole.stepper.notes()["graph"], whole.stepper.notes()
+    cut = made(tmp_path)
+    for progress in cut.run():
+        if progress.epoch == 2:
+            break
+    torch.manual_seed(99)
+    assert same(finished(made(tmp_path)), expected)
+
+
+def test_gradalign_in_eval_mode_is_captured() -> None:
+    method = replace(chosen("gradalign"), batch_norm=BatchNormPolicy(attack="eval"))
+    found = {}
+    for graph in (True, False):
+        run = Trainer(network(width=16).cuda(), small(), method, CONFIG, speed=Speed(graph=graph))
+        start = floats(run)
+        finished(run)
+        found[graph] = floats(run)
+        assert run.stepper.notes()["graph"] == graph, run.stepper.notes()
+    assert float((found[True] - found[False]).norm()) < 0.05 * float((found[False] - start).norm())
 
 
 def test_seeds_side_by_side_are_the_seeds_alone(tmp_path: Path) -> None:

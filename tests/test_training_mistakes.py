@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from typer.testing import CliRunner
 
 from defense_helpers import learner_of
-from networks import Dropping
 from scaleproof import load
 from scaleproof.cli.main import app
 from scaleproof.defenses import (
@@ -25,17 +24,17 @@ from scaleproof.defenses import (
     Free,
     GradientAlignment,
     Guidance,
+    Guided,
     hypersphere,
     scale_invariant,
 )
 from scaleproof.defenses.base import Batch
-from scaleproof.models import as_classifier
-from scaleproof.parallel import Group
+from scaleproof.speed import Speed
 from scaleproof.training import TrainConfig, Trainer
-from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from scaleproof.training.checkpoint import read_checkpoint
 from test_train_command import ENVIRONMENT, QUICK, TESTS
 from training_helpers import QUICK as CONFIG
-from training_helpers import finished, network, same, small, trainer
+from training_helpers import finished, network, small, trainer
 
 
 def invoke(*arguments: str) -> tuple[int, str, str]:
@@ -136,83 +135,6 @@ def test_gradalign_aligns_what_its_attack_follows(attack: str) -> None:
     torch.testing.assert_close(examples, [wanted])
 
 
-def test_a_network_that_draws_in_a_function_is_resumed_too(tmp_path: Path) -> None:
-    def made(folder: Path | None) -> Trainer:
-        torch.manual_seed(3)
-        own, data = as_classifier(Dropping()), load("sample-train").first(64)
-        return Trainer(own, data, AdversarialTraining(), CONFIG, folder=folder, checkpoint_seconds=0)
-
-    whole = finished(made(None))
-    cut = made(tmp_path)
-    for progress in cut.run():
-        if progress.epoch == 2:
-            break
-    torch.manual_seed(99)
-    torch.rand(7)
-    assert same(finished(made(tmp_path)), whole)
-
-
-def test_a_mean_of_tied_weights_is_moved_once() -> None:
-    class Tied(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = (nn.Conv2d(3, 3, 1, bias=False) for _ in range(2))
-            self.second.weight = self.first.weight
-            self.head = nn.Linear(3, 10)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.head(self.second(self.first(x)).mean((2, 3)))  # type: ignore[no-any-return]
-
-    torch.manual_seed(0)
-    running = Trainer(
-        as_classifier(Tied()), small(), AdversarialTraining(), replace(CONFIG, average=0.5), folder=None
-    )
-    assert running.averaged is not None
-    before = running.averaged.net.state_dict()["first.weight"].clone()
-    with torch.no_grad():
-        running.classifier.net.get_parameter("first.weight").add_(1)
-    running.keep_average()
-    decay = min(0.5, 2 / 11)
-    moved = running.averaged.net.state_dict()["first.weight"]
-    torch.testing.assert_close(moved, before + (1 - decay))
-
-
-def test_the_norm_of_the_head_is_that_of_the_averaged_weights() -> None:
-    running = trainer(config=replace(CONFIG, average=0.9))
-    finished(running)
-    own = running.averaged
-    assert own is not None
-    assert running.history[-1]["weight_norm"] == pytest.approx(
-        float(own.net.state_dict()["head.weight"].norm(dim=1).mean())
-    )
-
-
-def test_one_process_that_has_no_number_stops_them_all() -> None:
-    class Beside(Group):
-        def add_up(self, tensors: object) -> None:
-            for tensor in tensors:  # type: ignore[attr-defined]
-                tensor.add_(math.nan)  # what another rank has
-
-    stepper = trainer().stepper
-    assert stepper.is_finite()
-    stepper.group = Beside(0, 2)
-    assert not stepper.is_finite()
-
-
-def test_a_batch_has_a_row_for_each_process() -> None:
-    with pytest.raises(ValueError, match="a row for each of 3 processes, got 2"):
-        Trainer(network(), small(), AdversarialTraining(), replace(CONFIG, batch_size=2), group=Group(0, 3))
-
-
-def test_processes_begin_with_the_same_weights(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += ["--master-port", "29621", "group_work.py", str(tmp_path)]
-    done = subprocess.run(command, cwd=TESTS, env=ENVIRONMENT, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
-    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
-    assert first == second
-
-
 def test_a_margin_on_cosines_needs_a_head_of_cosines() -> None:
     with pytest.raises(ValueError, match="needs a HypersphereHead, got Linear"):
         Trainer(network(), small(), hypersphere(AdversarialTraining()), CONFIG)
@@ -227,17 +149,67 @@ def test_freeat_si_without_its_margin_term_still_follows_the_cosines() -> None:
 def test_short_runs_keep_their_shape() -> None:
     """A warm-up of one epoch would be none; a late epoch at the first would be the whole run."""
     assert TrainConfig(eps_warm_up=5).lasting(12).eps_warm_up == 2
-    assert TrainConfig(eps_warm_up=5).lasting(1).eps_warm_up == 0
+    assert [TrainConfig(eps_warm_up=5).lasting(epochs).eps_warm_up for epochs in (1, 2, 3)] == [0, 0, 2]
     assert TrainConfig().lasting(12).eps_warm_up == 0
     assert [Guidance().stretched(100, epochs).late_epoch for epochs in (1, 2, 10)] == [2, 3, 8]
 
 
-def test_when_no_checkpoint_is_whole_the_run_says_that_it_starts_over(tmp_path: Path) -> None:
-    for epoch in (1, 2):
-        path = write_checkpoint(tmp_path, Checkpoint(epoch, {"model/x": torch.zeros(2)}, {}))
-    for path in tmp_path.glob("checkpoint-*"):
-        path.write_bytes(path.read_bytes()[:-1])
-    with pytest.warns(UserWarning, match="damaged") as told:
-        assert read_checkpoint(tmp_path) is None
-    assert "the checkpoint before it is used" in str(told[0].message)
-    assert "none is left, the run starts over" in str(told[1].message)
+def test_who_is_refused_sees_nobody_elses_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finished folder with other settings is not shown as if it were this command's."""
+    monkeypatch.chdir(TESTS)
+    monkeypatch.syspath_prepend(str(TESTS))
+    settings = [*QUICK, "--epochs", "1", "--out", str(tmp_path / "run")]
+    assert invoke("standard", *settings)[0] == 0
+    code, error, output = invoke("standard", *settings, "--weight-decay", "0.1")
+    assert code != 0
+    assert "holds a run with other settings" in error
+    assert "selected" not in output
+
+
+def test_a_part_of_the_training_set_is_no_test_set(tmp_path: Path) -> None:
+    images = load("sample-train").first(60)
+    for name, count in (("big", 60), ("small", 40)):
+        part = images.first(count)
+        np.savez(tmp_path / f"{name}.npz", images=part.images, labels=part.labels)
+    settings = ["--data", str(tmp_path / "big.npz"), "--test-data", str(tmp_path / "small.npz")]
+    settings += ["--limit", "40", "--batch-size", "20", "--out", str(tmp_path / "run")]
+    assert "the test images are the training images" in invoke("at", *settings)[1]
+
+
+def test_the_same_norm_is_the_same_ball(tmp_path: Path) -> None:
+    """With its own norm, `--norm` changes nothing: also a start of a given size follows eps."""
+    from scaleproof.cli.training_request import TrainRequest
+    from scaleproof.training import recipe
+
+    base = recipe("trades", name="original").defense
+    words = dict.fromkeys(TrainRequest.__dataclass_fields__) | {"method": "trades", "eps": "4/255"}
+    plain, named = (TrainRequest(**(words | {"norm": norm})).attacked(base) for norm in (None, "linf"))  # type: ignore[arg-type]
+    assert plain == named
+    assert plain.inner is not None
+    assert base.inner is not None
+    assert base.ball is not None
+    assert plain.inner.start_size == pytest.approx(base.inner.start_size * 4 / 255 / base.ball.eps)
+
+
+@pytest.mark.parametrize(("steps", "folded"), [(1, False), (2, True)])
+def test_the_record_says_how_gradaligns_attack_ran(steps: int, folded: bool) -> None:
+    method = GradientAlignment(batch_norm=BatchNormPolicy(attack="eval"))
+    assert method.inner is not None
+    method = replace(method, inner=replace(method.inner, steps=steps))
+    assert method.folds == folded
+    notes = Trainer(network(), small(), method, CONFIG).stepper.notes()
+    assert notes["folded"] == folded
+
+
+def test_a_cpu_says_float32_where_tf32_was_asked_for() -> None:
+    notes = Trainer(
+        network(), small(), AdversarialTraining(), CONFIG, speed=Speed(precision="tf32")
+    ).stepper.notes()
+    assert (notes["precision"], notes["attack_precision"]) == ("float32", "float32")
+
+
+def test_one_weight_guides_the_attack_and_the_loss() -> None:
+    method = Guidance(weight=5.0).at(0, 1)
+    assert method.inner is not None
+    assert isinstance(method.inner.objective, Guided)
+    assert (method.weight, method.inner.objective.weight) == (5.0, 5.0)

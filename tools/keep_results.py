@@ -17,7 +17,8 @@ import numpy as np
 
 from scaleproof.cli.reproduced import drawn
 from scaleproof.paper.scales import FULL
-from scaleproof.paper.steps import Place
+from scaleproof.paper.settings import experiments
+from scaleproof.paper.steps import Place, folder_name
 from scaleproof.paper.targets import ALL, wanted
 from scaleproof.report import figure_files, load_run
 from scaleproof.store import write_arrays
@@ -68,5 +69,9 @@ if __name__ == "__main__":
     if len(sys.argv) != 3:
         raise SystemExit(__doc__)
     root = Path(sys.argv[2])
-    for path in (*keep(Path(sys.argv[1]), root), *drawn(wanted([ALL]), FULL, Place(root=root))):
+    kept, paper = keep(Path(sys.argv[1]), root), {folder_name(one.model) for one in experiments()}
+    figures = (
+        drawn(wanted([ALL]), FULL, Place(root=root)) if paper & {one.name for one in root.iterdir()} else []
+    )
+    for path in (*kept, *figures):
         print(path)

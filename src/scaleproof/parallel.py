@@ -53,9 +53,9 @@ class Group:
         """The weights and buffers of rank 0, on every rank: a network may begin with chance of its own."""
         if self.size > 1:
             for tensor in (*net.parameters(), *net.buffers()):
-                moved = tensor.detach().to(device)
-                dist.broadcast(moved, src=0)
-                tensor.detach().copy_(moved)
+                moved = tensor.detach().to(device).reshape(-1)
+                dist.broadcast(moved.view(torch.uint8), src=0)  # bytes: not every type can be sent
+                tensor.detach().copy_(moved.view_as(tensor))
 
     def average_buffers(self, net: nn.Module) -> None:
         """Local BatchNorm statistics become their mean over the ranks."""

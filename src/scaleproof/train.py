@@ -42,7 +42,7 @@ from scaleproof.store import (
     write_json,
 )
 from scaleproof.training import Progress, TrainConfig, Trainer
-from scaleproof.training.checks import check_synchronised
+from scaleproof.training.checks import check_batch, check_synchronised
 from scaleproof.training.step import trains_in_bf16
 from scaleproof.training.weights import load_weights
 
@@ -118,6 +118,7 @@ class Session:
             plan.architecture, len(plan.dataset.classes), plan.config.seed
         )
         group.share(self.classifier, plan.device)
+        check_batch(plan.config.batch_size, len(plan.dataset), group)
         own = {"processes": group.size, "first_weights": weights_digest(self.classifier)}
         settings = json.loads(json.dumps(plan.settings() | own))
         self.settings: dict[str, object] = settings
@@ -256,10 +257,14 @@ def train(
                 running.remove(work)
                 failures.append(f"{work[1][0].plan.folder}: {error}" if len(plans) > 1 else str(error))
     if failures:
-        raise ValueError("\n".join(failures))
+        raise DivergenceError("\n".join(failures))
 
 
 DONE = object()
+
+
+class DivergenceError(ValueError):
+    """Trainings that came to no result, each with its folder; others that ran beside them are finished."""
 
 
 def beside(session: Session, sessions: Sequence[Session]) -> bool:
@@ -292,4 +297,4 @@ def described(dataset: Dataset) -> dict[str, object]:
     }
 
 
-__all__ = ["Plan", "fresh", "train"]
+__all__ = ["DivergenceError", "Plan", "fresh", "train"]

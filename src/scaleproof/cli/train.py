@@ -64,17 +64,21 @@ def carry_out(words: dict[str, Any]) -> None:
     from scaleproof.parallel import joined, local_device
     from scaleproof.speed import waking
     from scaleproof.store import is_finished
-    from scaleproof.train import train
+    from scaleproof.train import DivergenceError, train
 
     request = TrainRequest(**{item.name: words[item.name] for item in fields(TrainRequest)})
     place = local_device(checked_device(words["device"]))
     with joined(place) as group:
         with waking(place):
             plans = request.plans(place)
+        failure: DivergenceError | None = None
         try:
             with training_bar(group.writes, words["tensorboard"]) as (watch, attacked):
                 train(plans, watch=watch, attacked=attacked, group=group)
-        finally:  # where one of several diverged, the others are shown
-            finished = [plan.folder for plan in plans if is_finished(plan.folder)]
-            if group.writes and finished:
-                show_training(finished, report=words["report"])
+        except DivergenceError as error:  # the others are shown
+            failure = error
+        finished = [plan.folder for plan in plans if is_finished(plan.folder)]
+        if group.writes and finished:
+            show_training(finished, report=words["report"])
+        if failure is not None:
+            raise failure

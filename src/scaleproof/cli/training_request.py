@@ -78,7 +78,8 @@ class TrainRequest:
         config = self.config(found)
         defense = self.defense(found.defense.stretched(found.config.epochs, config.epochs))
         whole = load(self.data, split="train", folder=self.data_folder)
-        test, dataset = self.test(whole), limited(whole, self.limit)
+        dataset = limited(whole, self.limit)
+        test = self.test(whole, dataset)
         config = fitted(config, len(dataset))
         seeds = self.seed_list()
         name = defense.label + ("-SI" if self.si else "") + ("-HE" if self.he else "")
@@ -113,14 +114,14 @@ class TrainRequest:
             return plan.folder.with_name(f"{plan.folder.name}-{settings_digest(plan.settings())[:8]}")
         return plan.folder / f"seed-{plan.config.seed}" if seeds > 1 else plan.folder
 
-    def test(self, training: Dataset) -> Dataset:
-        """Test images, which must not be those of the whole training set."""
+    def test(self, *training: Dataset) -> Dataset:
+        """Test images, which must not be those that are trained on, nor those of the whole training set."""
         from scaleproof.cli.setup import limited
         from scaleproof.data import load
 
         own = "sample" if self.data == "sample-train" else self.data
         whole = load(self.test_data or own, split="test", folder=self.data_folder)
-        if whole.digest() == training.digest():
+        if whole.digest() in [one.digest() for one in training]:
             raise ValueError(f"the test images are the training images of {self.data}: give --test-data")
         return limited(whole, self.test_limit, "--test-limit")
 
@@ -186,11 +187,12 @@ class TrainRequest:
             raise ValueError(
                 f"--eps of a training must be > 0, got {self.eps}; standard trains without an attack"
             )
-        if self.norm is not None:
-            if wanted is None:
-                raise ValueError("--norm needs --eps: a size under one norm means nothing under the other")
+        if self.norm is not None and wanted is None:
+            raise ValueError("--norm needs --eps: a size under one norm means nothing under the other")
+        if self.norm is not None and (base.ball is None or self.norm != base.ball.norm):
             if base.inner is None or base.inner.start == "signs":
                 raise ValueError(f"--norm is for methods whose attack fits any ball, not for {base.name}")
+            assert wanted is not None
             threat = Threat(norm=self.norm, eps=wanted)  # type: ignore[arg-type]
             step_size = base.inner.step_size / base.inner.threat.eps * wanted
             base = replace(base, inner=replace(base.inner, threat=threat, step_size=step_size))

@@ -128,8 +128,13 @@ class Defense(ABC):
         """What it trains against; standard training is measured against it."""
         return None if self.inner is None else self.inner.threat
 
+    @property
+    def folds(self) -> bool:
+        """Whether the attack sees a network in eval mode that stands still, and so may be folded."""
+        return self.inner is not None and self.batch_norm.attack == "eval"
+
     def at(self, epoch: int, step: int) -> Self:
-        """This defense as it is in one step, both counted from the start of the run and from 0; most never change."""
+        """This defense as it is in one step of an epoch, both counted from 0; most never change."""
         return self
 
     def stretched(self, before: int, after: int) -> Self:

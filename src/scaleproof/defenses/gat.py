@@ -15,7 +15,7 @@ from scaleproof.losses import logits
 class Guidance(Defense):
     """CE(x) + weight |P(x) - P(x')|^2; this weight and the attack's grow `late_factor` times at `late_epoch` (1-based).
 
-    The attack starts from random signs; its guidance is on in every second step only.
+    The attack starts from random signs; in every second step of an epoch the same weight guides it, else nothing.
     """
 
     inner: Inner | None = Inner(
@@ -39,7 +39,7 @@ class Guidance(Defense):
         assert self.inner is not None
         assert isinstance(self.inner.objective, Guided)
         factor = self.late_factor if epoch + 1 >= self.late_epoch else 1.0
-        guidance = self.inner.objective.weight * factor if step % 2 else 0.0
+        guidance = self.weight * factor if step % 2 else 0.0
         return replace(
             self,
             inner=replace(self.inner, objective=replace(self.inner.objective, weight=guidance)),

@@ -40,11 +40,20 @@ class GradientAlignment(Defense):
         assert self.inner is not None
         return self.inner.threat.draws
 
+    @property
+    def reuses(self) -> bool:
+        """Whether the gradient at x is the attack's, too."""
+        return self.inner is not None and self.inner.steps == 1 and self.inner.start == "none"
+
+    @property
+    def folds(self) -> bool:
+        return super().folds and not self.reuses
+
     def outcome(self, learner: Learner, batch: Batch, memory: Memory) -> Outcome:
         assert self.inner is not None
         near = self.inner.threat.spread(batch.x, batch.noise[0])
         here = learner.gradient_graph(self.inner, batch.x, batch.y, keep=False)
-        if self.inner.steps == 1 and self.inner.start == "none":  # then it is the attack's gradient, too
+        if self.reuses:
             perturbed = self.inner.threat.ascend(batch.x, here, batch.x, self.inner.step_size)
         else:
             perturbed = self.adversarial(learner, batch)

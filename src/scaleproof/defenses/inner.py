@@ -79,12 +79,12 @@ class Guided:
     """An objective plus a weight times the squared distance from the clean probabilities (GAT)."""
 
     objective: Objective = cross_entropy
-    weight: float = 10.0
+    weight: float = 10.0  # `Guidance` says which, step by step
     needs_reference = True
 
     @property
     def name(self) -> str:
-        return f"{self.objective.name} + {self.weight:g} squared distance"
+        return f"{self.objective.name} + squared distance"
 
     @property
     def needs_features(self) -> bool:

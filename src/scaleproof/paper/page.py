@@ -103,7 +103,8 @@ def excerpt(table: Table, outcomes: Sequence[Outcome], dataset: str, architectur
     }
     shown = [one for one in outcomes if one.claim.row.id in runs]
     head = [f"{dataset}, {architecture}: measured (printed)", *map(heading, table.columns)]
-    return f"{grid(head, lines)}\n{'; '.join(dict.fromkeys(runs.values()))} {facts(shown)}"
+    said = f"\n{'; '.join(dict.fromkeys(runs.values()))} {facts(shown)}" if runs else ""
+    return grid(head, lines) + said
 
 
 def short_cell(outcome: Outcome) -> str:

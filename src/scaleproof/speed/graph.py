@@ -31,12 +31,14 @@ def no_collection() -> Iterator[None]:
 
 
 class Recorded:
-    """The kernels of one call, to be replayed; what the warm-up changes in `state` is put back."""
+    """The kernels of one call, to be replayed; what the warm-up changes in `state`, or draws, is put back."""
 
     def __init__(self, work: Callable[[], Any], pool: Any, stream: Any, state: Sequence[Tensor]) -> None:
         before = [(tensor, tensor.detach().clone()) for tensor in state]
+        devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
         try:
-            self.record(work, pool, stream)
+            with torch.random.fork_rng(devices):
+                self.record(work, pool, stream)
         finally:  # also where the capture fails
             with torch.no_grad():
                 for tensor, value in before:

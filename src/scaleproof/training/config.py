@@ -67,8 +67,10 @@ class TrainConfig:
 
     def lasting(self, epochs: int) -> Self:
         """The same training in another number of epochs: what the schedule says moves along."""
-        least = min(self.eps_warm_up, 2)  # a short run warms up, too: one epoch would be at full size
-        warm_up = min(max(self.eps_warm_up * epochs // self.epochs, least), max(epochs - 1, 0))
+        least = min(
+            self.eps_warm_up, 2
+        )  # a short run warms up, too; the last epoch of a warm-up has the full size
+        warm_up = max(self.eps_warm_up * epochs // self.epochs, least) if epochs > 2 else 0
         schedule = self.schedule.rescaled(self.epochs, epochs)
         return replace(self, epochs=epochs, schedule=schedule, eps_warm_up=warm_up)
 

@@ -165,7 +165,7 @@ class Stepper:
         if self.group.size > 1:
             said.append(f"{self.group.size} processes: not captured in a graph")
         return {
-            "precision": "bf16" if self.bf16 else "float32",
+            "precision": "bf16" if self.bf16 else self.plain,
             "attack_precision": attack,
             "folded": folded,
             "graph": self.graphs is not None and failure is None,
@@ -174,15 +174,26 @@ class Stepper:
 
     def attack_notes(self) -> tuple[str, bool, list[str]]:
         """How the training attack is computed: its precision, whether it is folded, and why not."""
-        outer = "bf16 autocast" if self.bf16 else "float32"
+        outer = "bf16 autocast" if self.bf16 else self.plain
         if self.defense.inner is None:
             return outer, False, []
-        if self.defense.batch_norm.attack == "train":
-            return outer, False, ["the attack runs in train mode: not folded"]
+        if not self.defense.folds:
+            mode = self.defense.batch_norm.attack
+            said = (
+                "the attack runs in train mode"
+                if mode == "train"
+                else "the attack's gradient has another use"
+            )
+            return outer, False, [f"{said}: not folded"]
         with evaluating(self.classifier):
             choice = choose(self.classifier, self.device, self.speed)
         own = [] if choice.folded or not self.speed.fold else ["not one of our own architectures: not folded"]
-        return choice.precision, choice.folded, own
+        return self.plain if choice.precision == "tf32" else choice.precision, choice.folded, own
+
+    @property
+    def plain(self) -> str:
+        """What float32 is computed in; a CPU has no TF32."""
+        return "tf32" if self.speed.precision == "tf32" and self.device.type == "cuda" else "float32"
 
 
 def has_chance(classifier: Classifier) -> bool:

@@ -39,9 +39,7 @@ from scaleproof.training.step import Draws, Stepper
 from scaleproof.training.weights import Best, State, head_norm, load_weights, move_mean, weights_of
 
 CHECK_EVERY = 50  # steps between looks at the loss
-CHEAP = (
-    20.0  # a checkpoint that takes less than a twentieth of the time since the last one is written at once
-)
+CHEAP = 20.0  # a checkpoint that takes a twentieth of the time since the last one is written at once
 GENTLER = 0.8  # the attack's step after a rollback, relative to the one before
 
 
@@ -158,7 +156,7 @@ class Trainer:
             places = (
                 random_places(len(rows), chance) if self.config.augment else centred_places(len(rows), device)
             )
-            now = defense.at(number, number * self.steps + step)
+            now = defense.at(number, step)
             rate = self.config.rate_at(number + step / self.steps)
             for replay in range(now.replays):
                 key = key_of("layers", seed, number, step, replay)
@@ -214,7 +212,9 @@ class Trainer:
             or number + 1 == self.config.epochs
         ):
             for name, probe in self.probes.items():
-                standing = Standing(*self.group.agreed(list(asdict(probe.standing()).values())))
+                with self.stepper.own_chance(key_of("probe", self.config.seed, number)):
+                    own = probe.standing()
+                standing = Standing(*self.group.agreed(list(asdict(own).values())))
                 record[name] = asdict(standing)
                 if not all(map(math.isfinite, record[name].values())):
                     raise self.diverged(f"the network's outputs are NaN or infinite after epoch {number + 1}")
