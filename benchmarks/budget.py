@@ -50,7 +50,7 @@ def search(objective: Objective, steps: int, *, targets: int | None = None, runs
 
 
 def recipes() -> Mapping[str, tuple[Attack, ...]]:
-    """By name; all begin with a cheap attack that breaks most of what can be broken."""
+    """By name: single attacks, AutoAttack's first two, and cascades that begin with a short PGD."""
     invariant = standardised_margin(4.0)
     found: dict[str, tuple[Attack, ...]] = {
         "PGD-20, cross entropy": (*suite("pgd"),),
