@@ -59,7 +59,7 @@ class ModelLearner:
 
     def outputs(self, x: Tensor, role: Role) -> Output:
         if self.device.type == "cuda":
-            x = x.contiguous(memory_format=torch.channels_last)
+            x = x.contiguous(memory_format=layout(self.speed, self.bf16))
         with self.still(self.policy.updates not in ("all", role)):
             return self.train_outputs(x)
 
@@ -116,6 +116,11 @@ class ModelLearner:
         own = tf32_float32 if self.speed.precision == "tf32" else exact_float32
         with on_device(self.device), nullcontext() if self.bf16 else own():
             yield
+
+
+def layout(speed: Speed, bf16: bool) -> torch.memory_format:
+    """How images and weights lie on a GPU: its tensor cores want channels last, true float32 uses none of them."""
+    return torch.channels_last if bf16 or speed.precision == "tf32" else torch.contiguous_format
 
 
 def autocast(device: torch.device) -> torch.autocast:

@@ -34,8 +34,9 @@ from scaleproof.training.checks import (
 )
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.images import Resident, centred_places, generator, random_places, split
+from scaleproof.training.learner import layout
 from scaleproof.training.probe import Probe, Standing
-from scaleproof.training.step import Draws, Stepper
+from scaleproof.training.step import Draws, Stepper, trains_in_bf16
 from scaleproof.training.weights import Best, State, head_norm, load_weights, move_mean, weights_of
 
 CHECK_EVERY = 50  # steps between looks at the loss
@@ -78,7 +79,7 @@ class Trainer:
         check_batch(config.batch_size, len(rows), group)
         self.images = Resident.of(dataset, rows, self.device)
         if self.device.type == "cuda":
-            classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            classifier.to(memory_format=layout(speed, trains_in_bf16(speed, self.device)))  # type: ignore[call-overload]
         classifier.train()
         classifier.find_head(self.images.plain(slice(0, 8)))
         check_head(classifier, defense)
