@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from statistics import fmean, stdev
 from typing import Any
 
@@ -20,7 +21,8 @@ def trainings() -> str:
         run = read(f"{folder}/run.json")
         model, epochs = found["model"]["architecture"], len(found["history"])
         recipe, seed, eps = found["recipe"]["name"], run["seed"], found["threat"]["eps"]
-        what = f"{model}, `{recipe}`, {epochs} epochs, eps {255 * eps:.3g}/255, seed {seed}"
+        then = "" if has_its_recipe(found) else " as it was then"
+        what = f"{model}, `{recipe}`{then}, {epochs} epochs, eps {255 * eps:.3g}/255, seed {seed}"
         name = f"[{found['label']}]({folder}/), {what}"
         for kind, result in found["results"].items():
             scores = {a["name"]: percent(a["robust"]) for a in result["evaluation"]["attacks"]}
@@ -36,6 +38,16 @@ def trainings() -> str:
             f"{found['data']['name']}, n = {count:,}, {hardware}, torch {run['versions']['torch']}, {run['commit']}"
         )
     return table(head, rows) + "\n(" + "; ".join(sorted(facts)) + ")\n"
+
+
+def has_its_recipe(training: dict[str, Any]) -> bool:
+    """Whether a training's schedule is what its recipe says today, at its length."""
+    from scaleproof.training import recipe
+
+    name, method = training["recipe"]["name"], training["defense"]["defense"]
+    stated = recipe(method, name=name, architecture=training["model"]["architecture"].removesuffix("+he"))
+    config = stated.config.lasting(training["config"]["epochs"]).describe()
+    return bool(json.loads(json.dumps(config))["schedule"] == training["config"]["schedule"])
 
 
 def recipes() -> str:
