@@ -282,3 +282,16 @@ def test_runs_of_one_name_are_told_apart_by_their_paths(tmp_path: Path) -> None:
     assert [entry.label for entry in load_entries(folders)] == ["at", "at-si"]
     assert differing([("a", "x", "t"), ("a", "x", "y", "t")]) == ["t", "y"]
     assert differing([("a", "0", "t"), ("b", "1", "t")]) == ["a/0", "b/1"]
+
+
+def test_a_page_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    """Without a name given, the next comparison gets the next name."""
+    from scaleproof.cli.compare import free_name
+
+    first = free_name(tmp_path / "compare.html")
+    assert first == tmp_path / "compare.html"
+    first.write_text("a page")
+    second = free_name(tmp_path / "compare.html")
+    assert second == tmp_path / "compare-2.html"
+    second.write_text("a page")
+    assert free_name(tmp_path / "compare.html") == tmp_path / "compare-3.html"

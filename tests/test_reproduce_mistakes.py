@@ -1,6 +1,8 @@
 """`scaleproof reproduce`: mistakes are told before anything runs, in lines that can be read and pasted."""
 
+import json
 import os
+import shutil
 import socket
 from io import StringIO
 from pathlib import Path
@@ -10,10 +12,11 @@ from rich.console import Console
 
 from scaleproof.cli.reproduce import gpus_of
 from scaleproof.cli.reproduced import told
-from scaleproof.paper import tables
+from scaleproof.paper import experiments, tables
 from scaleproof.paper.cluster import check_reachable
+from scaleproof.paper.measured import measurements
 from scaleproof.paper.runner import Failure, Runner, environment
-from test_reproduce_command import reproduce, small_chain
+from test_reproduce_command import KEPT, reproduce, small_chain
 
 
 def test_mistakes(tmp_path: Path) -> None:
@@ -86,3 +89,20 @@ def test_names_in_the_list_can_be_typed_and_commands_pasted(tmp_path: Path) -> N
     console = Console(file=StringIO(), width=40)
     told(console, [Failure(step=step, code=2, words="")])
     assert f"by hand: scaleproof {' '.join(step.command)}\n" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_training_by_a_recipe_that_has_changed_is_told(tmp_path: Path) -> None:
+    """In the plan, before anybody adds seeds to it, and beside its numbers."""
+    place = tmp_path / "cifar10-resnet18-at" / "pang-120" / "seed-0"
+    shutil.copytree(KEPT / "cifar10-resnet18-at" / "pang-120" / "seed-0", place)
+    words = ["table-multi-step", "--models", "cifar10/resnet18/at", "--out", tmp_path, "--dry-run"]
+    told = "the recipe has changed since"
+    assert told not in reproduce(*words).output.replace("\n", " ")
+    path = place / "train" / "training.json"
+    document = json.loads(path.read_text())
+    document["config"]["schedule"]["epochs"] = [60]
+    path.write_text(json.dumps(document))
+    shown = " ".join(reproduce(*words).output.replace("│", " ").split())
+    assert "has changed since" in shown
+    found = measurements(tmp_path, [one for one in experiments() if one.model == "cifar10/resnet18/at"], {})
+    assert {one.reason for one in found} == {told}

@@ -214,6 +214,8 @@ def test_unknown_words() -> None:
         ValueError, match=r"nothing to reproduce is called 'table-multistep'. Did you mean 'table-multi"
     ):
         wanted(["table-multistep"])
+    with pytest.raises(ValueError, match=r"called 'table-6'. Did you mean 'table-multi-step'"):
+        wanted(["table-6"])
     with pytest.raises(ValueError, match=r"a scale must be one of full, small, got 'tiny'"):
         scale("tiny")
     with pytest.raises(

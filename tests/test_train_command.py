@@ -162,7 +162,6 @@ def invoke(*arguments: str) -> tuple[int, str]:
         (["at", "--weight", "3"], "--weight is for methods with a weighted term, at has none"),
         (["standard", "--steps", "3"], "--steps and --step-size are for methods with an inner attack"),
         (["at", "--schedule", "linear"], "--schedule must be steps (with --decays), cyclic or cosine"),
-        (["at", "--schedule", "cosine", "--decays", "3"], "--schedule must be steps (with --decays)"),
         (["at", "--seeds", "1,x"], "--seeds must be whole numbers"),
         (["at", "--seeds", "1,1"], "--seeds must differ"),
         (["at", "--epochs", "0"], "epochs must be a whole number >= 1, got 0"),

@@ -51,6 +51,9 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
         (["gat", "--eps", "0"], "--eps of a training must be > 0, got 0"),
         (["at", "--norm", "l2", "--eps", "0"], "--eps of a training must be > 0, got 0"),
         (["at", "--schedule", "steps"], "--schedule steps needs --decays"),
+        (["at", "--schedule", "cosine", "--decays", "3"], "--decays goes with --schedule steps"),
+        (["trades-si"], "did you mean 'trades --si'?"),
+        (["TRADES"], "did you mean 'trades'?"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(arguments: list[str], message: str, tmp_path: Path) -> None:
@@ -213,3 +216,29 @@ def test_one_weight_guides_the_attack_and_the_loss() -> None:
     assert method.inner is not None
     assert isinstance(method.inner.objective, Guided)
     assert (method.weight, method.inner.objective.weight) == (5.0, 5.0)
+
+
+def test_test_images_of_a_class_that_nobody_trains_are_refused(tmp_path: Path) -> None:
+    images = load("sample-train").first(60)
+    for name, labels in (("train", images.labels % 3), ("test", images.labels % 3 + 1)):
+        shifted = images.images if name == "train" else images.images[:, :, ::-1]
+        np.savez(tmp_path / f"{name}.npz", images=shifted, labels=labels)
+    settings = ["--data", str(tmp_path / "train.npz"), "--test-data", str(tmp_path / "test.npz")]
+    code, error, _ = invoke("at", *settings, "--batch-size", "20", "--out", str(tmp_path / "run"))
+    assert code != 0
+    assert "the test images have the label 3, the training images 3 classes" in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_end_of_a_training_says_that_nobody_examined_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(TESTS)
+    monkeypatch.syspath_prepend(str(TESTS))
+    code, _, output = invoke(
+        "standard", *QUICK, "--epochs", "1", "--seeds", "0,1", "--out", str(tmp_path / "run")
+    )
+    assert code == 0
+    assert "Not examined: is the number real? `scaleproof evaluate` on this folder tells." in output
+    assert "seed-1 epoch 1/1" in output
+    assert "…" not in output.split("2 seeds: mean and deviation")[1]

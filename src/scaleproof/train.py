@@ -240,7 +240,9 @@ def train(
         raise ValueError(f"plans must go to different folders, got {', '.join(map(str, folders))}")
     sessions = [session for session in (Session(plan, group) for plan in plans) if not session.done]
     stream: Any = torch.cuda.Stream
-    streams = [stream(session.plan.device) if beside(session, sessions) else None for session in sessions]
+    devices = [session.plan.device for session in sessions]
+    apart = len(sessions) > 1
+    streams = [stream(device) if apart and device.type == "cuda" else None for device in devices]
     running: list[tuple[Iterator[None], Any]] = []
     failures: list[str] = []
     for session, stream in zip(sessions, streams, strict=True):
@@ -267,10 +269,6 @@ class DivergenceError(ValueError):
     """Trainings that came to no result, each with its folder; others that ran beside them are finished."""
 
 
-def beside(session: Session, sessions: Sequence[Session]) -> bool:
-    return session.plan.device.type == "cuda" and len(sessions) > 1
-
-
 def streaming(session: Session, stream: Any) -> ExitStack:
     """The device and the stream of a session."""
     stack = ExitStack()
@@ -283,7 +281,8 @@ def streaming(session: Session, stream: Any) -> ExitStack:
 def trained_on(plan: Plan) -> str:
     """Data and ball of a training in a few words, kept with the weights."""
     ball = plan.attacks[0].threat
-    return f"{plan.name} on {plan.dataset.name}, {ball.norm} {255 * ball.eps:.4g}/255"
+    eps = f"{255 * ball.eps:.4g}/255" if ball.norm == "linf" else f"{ball.eps:g}"
+    return f"{plan.name} on {plan.dataset.name}, {ball.norm} {eps}"
 
 
 def described(dataset: Dataset) -> dict[str, object]:

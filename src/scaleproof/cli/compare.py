@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,13 +16,19 @@ if TYPE_CHECKING:
 
 def command(
     folders: Annotated[list[Path], typer.Argument(help="Finished run folders; the first is the measure.")],
-    out: Annotated[Path, typer.Option(help="The page: .html, or .md for Markdown.")] = Path("compare.html"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The page: .html, or .md for Markdown; compare.html, or compare-2.html, by default."
+        ),
+    ] = None,
 ) -> None:
     """Compare run folders with the first of them: differences, tests, agreement, curves; needs no torch."""
     from rich.console import Console
 
     from scaleproof.report.compare import compare
 
+    out = out or free_name(Path("compare.html"))
     (document, table), console = compare(folders, out), Console()
     found = {section.identifier: section for section in document.sections}
     for shown in (table, *(found["scale"].tables if "scale" in found else ())):
@@ -31,6 +38,12 @@ def command(
     for text in (claim, document.alarm, *document.meaning, *said, f"Page: {out}"):
         if text:
             console.print(text, soft_wrap=True, markup=False, highlight=False)
+
+
+def free_name(path: Path) -> Path:
+    """The name itself, or the first of NAME-2, NAME-3, ... that no file has."""
+    names = (path if number == 1 else path.with_stem(f"{path.stem}-{number}") for number in count(1))
+    return next(name for name in names if not name.exists())
 
 
 def on_terminal(table: ReportTable) -> Table:

@@ -90,7 +90,7 @@ def training_bar(shown: bool, tensorboard: bool) -> Iterator[tuple[Watch, Attack
                 tasks[plan] = bar.add_task(plan.name, total=step.epochs * step.steps, standing="")
                 before = 0 if step.last is None else int(step.last["epoch"])
                 told[plan] = before - 1 if step.last is not None and step.step == step.steps else before
-            where = f"{plan.name}, epoch {step.epoch} of {step.epochs}"
+            where = f"{called(plan)}, epoch {step.epoch} of {step.epochs}"
             done = (step.epoch - 1) * step.steps + step.step
             bar.update(tasks[plan], description=where, completed=done, standing=standing(step.last))
             if step.last is not None and int(step.last["epoch"]) > told[plan]:
@@ -99,11 +99,12 @@ def training_bar(shown: bool, tensorboard: bool) -> Iterator[tuple[Watch, Attack
                     curves.write(plan, step.last)
                 if shown and not console.is_terminal:
                     console.print(
-                        f"{plan.name} epoch {told[plan]}/{step.epochs}: {standing(step.last)}", soft_wrap=True
+                        f"{called(plan)} epoch {told[plan]}/{step.epochs}: {standing(step.last)}",
+                        soft_wrap=True,
                     )
 
         def attacked(plan: Plan, kind: str, step: Step) -> None:
-            where = f"{plan.name}, attacking the {kind} weights: {step.label}"
+            where = f"{called(plan)}, attacking the {kind} weights: {step.label}"
             if (plan, kind) not in attacks:
                 attacks[plan, kind] = bar.add_task(where, total=step.total, standing="")
                 if shown and not console.is_terminal:
@@ -114,6 +115,12 @@ def training_bar(shown: bool, tensorboard: bool) -> Iterator[tuple[Watch, Attack
             bar.update(attacks[plan, kind], description=where, completed=step.done, total=step.total)
 
         yield watch, attacked
+
+
+def called(plan: Plan) -> str:
+    """A training's name, with its seed where it is one of several."""
+    folder = plan.folder.name
+    return f"{plan.name} {folder}" if folder.startswith("seed-") else plan.name
 
 
 def standing(last: Mapping[str, Any] | None) -> str:

@@ -100,6 +100,15 @@ def show_tables(console: Console, choice: Wanted, size: Scale, place: Place) -> 
     console.print(grid)
 
 
+def outdated(chain: Chain) -> str:
+    """Why a finished training does not count as what it is called, where that is its recipe."""
+    from scaleproof.paper.stated import CHANGED, departure
+
+    folders = [step.folder for step in chain.steps if step.kind == "train"]
+    why = departure(chain.experiment, folders[0].parent) if folders else ""
+    return why if why == CHANGED else ""
+
+
 def show_plan(console: Console, chains: Sequence[Chain], size: Scale, place: Place) -> None:
     """Every chain with its steps, done or not, and the minutes that the rest takes on one H200."""
     import torch
@@ -117,6 +126,7 @@ def show_plan(console: Console, chains: Sequence[Chain], size: Scale, place: Pla
         grid.add_column(name, justify="right" if name == "H200 minutes" else "left", overflow="fold")
     for chain in chains:
         steps = ", ".join(f"{step.kind} ({step.state})" for step in chain.steps) or chain.absence
+        steps += f"; {why}: move it away to train again" if (why := outdated(chain)) else ""
         steps += "; weights not here" if chain.lost_weights else ""
         left = sum(minutes(step, chain) for step in chain.steps)
         grid.add_row(

@@ -193,6 +193,9 @@ def training_remarks(document: Document) -> list[str]:
     said += [f"note: {note}" for note in speed["notes"]]
     if document["stopped"] is not None:
         said.append(f"The guard {document['stopped']}.")
+    findings = document["results"]["selected"]["evaluation"].get("findings", [])
+    said += [f"{finding['severity']}, selected weights: {finding['meaning']}." for finding in findings]
+    said.append("Not examined: is the number real? `scaleproof evaluate` on this folder tells.")
     return [*said, "Robust accuracy is an upper bound."]
 
 
@@ -202,11 +205,11 @@ def seeds_table(documents: list[Document]) -> Table:
     labels = ["clean", *(attack["label"] for attack in first["attacks"]), "worst case"]
     table = Table(title=f"{len(documents)} seeds: mean and deviation in %", title_justify="left")
     for name in ("weights", *labels):
-        table.add_column(name, justify="left" if name == "weights" else "right", no_wrap=True)
+        table.add_column(name, justify="left" if name == "weights" else "right")
     for kind in documents[0]["results"]:
         found = [accuracies(document["results"][kind]["evaluation"]) for document in documents]
         cells = [f"{mean(column):.2f} ± {stdev(column):.2f}" for column in zip(*found, strict=True)]
-        table.add_row(CHECKPOINTS[kind], *cells)
+        table.add_row(kind, *cells)
     return table
 
 

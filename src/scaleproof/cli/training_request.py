@@ -69,7 +69,7 @@ class TrainRequest:
         from scaleproof.models.specs import is_path
         from scaleproof.train import Plan
         from scaleproof.training import recipe
-        from scaleproof.training.checks import probe_threat
+        from scaleproof.training.checks import check_labels, probe_threat
 
         if self.he or (":" not in self.model and not is_path(self.model)):
             checked_architecture(self.model)
@@ -80,6 +80,7 @@ class TrainRequest:
         whole = load(self.data, split="train", folder=self.data_folder)
         dataset = limited(whole, self.limit)
         test = self.test(whole, dataset)
+        check_labels(dataset, test)
         config = fitted(config, len(dataset))
         seeds = self.seed_list()
         name = defense.label + ("-SI" if self.si else "") + ("-HE" if self.he else "")
@@ -218,6 +219,10 @@ class TrainRequest:
             config = replace(config, schedule=kinds[self.schedule])
         elif self.schedule == "steps" and self.decays is None:
             raise ValueError("--schedule steps needs --decays: the epochs at whose start the rate falls")
+        elif self.schedule in kinds:
+            raise ValueError(
+                f"--decays goes with --schedule steps, got --schedule {self.schedule}: give one of them"
+            )
         elif self.schedule not in (None, "steps"):
             raise ValueError(
                 f"--schedule must be steps (with --decays), cyclic or cosine, got {self.schedule!r}"

@@ -55,6 +55,8 @@ def defense(name: str) -> Defense:
     for method in METHODS:
         if method.name == name:
             return method()
-    near = difflib.get_close_matches(name, NAMES, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    base, _, twin = name.lower().partition("-")
+    near = [base] if base in NAMES else difflib.get_close_matches(name.lower(), NAMES, n=1)
+    option = f" --{twin}" if near == [base] and twin in ("si", "he") else ""
+    hint = f"; did you mean {near[0] + option!r}?" if near else ""
     raise ValueError(f"a method must be one of {', '.join(NAMES)}, got {name!r}{hint}")

@@ -14,7 +14,7 @@ import numpy as np
 
 from scaleproof.paper.claims import Claim
 from scaleproof.paper.settings import EPS, Experiment
-from scaleproof.paper.stated import VARIANT, departs, is_partial
+from scaleproof.paper.stated import VARIANT, departs, departure
 from scaleproof.paper.steps import (
     ATTACK,
     RAYS,
@@ -44,6 +44,7 @@ class Measurement:
     seed: int
     variant: str
     partial: bool  # whether it is less, or something else, than the paper measured
+    reason: str = ""  # in what
     folder: Path
     commit: str | None
     hardware: str
@@ -121,11 +122,11 @@ def readable(folder: Path, kind: str, seed: int, experiment: Experiment) -> tupl
 def of_run(folder: Path, kind: str, seed: int, experiment: Experiment) -> Iterator[Measurement]:
     run = read(folder / "run.json")
     values, count = trained_values(folder) if kind == TRAIN else evaluated_values(folder, kind)
-    partial = (
-        is_partial(experiment, folder.parent)
-        or departs(folder, kind, seed, experiment)
-        or not is_reliable(folder.parent)
-    )
+    reason = departure(experiment, folder.parent)
+    if not reason and departs(folder, kind, seed, experiment):
+        reason = "other images, seed or attacks than stated"
+    if not reason and not is_reliable(folder.parent):
+        reason = "a check failed"
     others = other_weights(folder.parent / TRAIN)
     for how, value in values.items():
         yield Measurement(
@@ -135,7 +136,8 @@ def of_run(folder: Path, kind: str, seed: int, experiment: Experiment) -> Iterat
             count=count,
             seed=seed,
             variant=folder.parent.parent.name,
-            partial=partial,
+            partial=bool(reason),
+            reason=reason,
             folder=folder,
             commit=run["commit"],
             hardware=run["hardware"]["name"],

@@ -159,7 +159,9 @@ def seeds(row: Row, outcomes: Sequence[Outcome]) -> str:
 def variants(runs: Sequence[Measurement]) -> str:
     """Recipes with their lengths, and seeds."""
     names, found = sorted({run.variant for run in runs}), sorted({run.seed for run in runs})
-    return f"{', '.join(names)}; seed {', '.join(map(str, found))}"
+    reasons = sorted({run.reason for run in runs if run.reason})
+    said = f" (~ {', '.join(reasons)})" if reasons else ""
+    return f"{', '.join(names)}; seed {', '.join(map(str, found))}{said}"
 
 
 def facts(outcomes: Iterable[Outcome]) -> str:

@@ -32,28 +32,38 @@ STATED_STEPS = {
     **dict.fromkeys(SUITES[WHITE_BOX], STEPS),
     **{attack.name: attack.steps for attack in suite(",".join((*SPSA, RAYS)))},
 }
+CHANGED = "the recipe has changed since"
 VARIANT = re.compile(r"(.+)-(\d+)")
 
 
 def is_partial(experiment: Experiment, folder: Path) -> bool:
-    """Whether a seed's training is not as stated: another scale, recipe, length or data, or stopped on the way.
+    """Whether a seed's training is not as stated."""
+    return bool(departure(experiment, folder))
+
+
+def departure(experiment: Experiment, folder: Path) -> str:
+    """In what a seed's training is not as stated, in a few words: scale, recipe, length, data, or stopped on the way.
 
     Another recipe may have the same name: what it was is in the folder, what it is in this package.
     """
     variant = folder.parent.name
     if variant in SCALES:
-        return True
+        return "another scale"
     if not experiment.trained:
-        return False
+        return ""
     match = VARIANT.fullmatch(variant)
     if match is None or match[1] != experiment.recipe:
-        return True
+        return "another recipe"
     if int(match[2]) != full_length(experiment, match[1]):
-        return True
+        return "another length"
     if not is_finished(folder / TRAIN):
-        return False
+        return ""
     training = read(folder / TRAIN / "training.json")
-    return is_cut(training, experiment) or not follows_recipe(training, experiment)
+    if training["stopped"] is not None:
+        return "stopped"
+    if training["data"]["count"] < TRAINING_IMAGES[experiment.dataset]:
+        return "a part of the training images"
+    return "" if follows_recipe(training, experiment) else CHANGED
 
 
 def follows_recipe(training: Mapping[str, Any], experiment: Experiment) -> bool:
@@ -76,10 +86,6 @@ def mechanised(defense: Defense, experiment: Experiment) -> Defense:
     assert margin is not None
     assert beta is not None
     return scale_invariant(defense, scale=scale, margin=margin, weight=beta)
-
-
-def is_cut(training: Mapping[str, Any], experiment: Experiment) -> bool:
-    return training["stopped"] is not None or training["data"]["count"] < TRAINING_IMAGES[experiment.dataset]
 
 
 def departs(folder: Path, kind: str, seed: int, experiment: Experiment) -> bool:

@@ -68,7 +68,8 @@ def wanted(names: Sequence[str], models: str = "*") -> Wanted:
     known = [*every, *drawn, ALL]
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            numbered = [TABLE + table.id for table in tables() if name == f"{TABLE}{table.number}"]
+            near = numbered or difflib.get_close_matches(name, known, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"nothing to reproduce is called {name!r}.{hint} There are: {', '.join(known)}")
     chosen = Wanted(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from scaleproof.data import Dataset
 from scaleproof.defenses.base import Defense
 from scaleproof.models.classifier import Classifier, evaluating
 from scaleproof.models.hypersphere import HypersphereHead
@@ -29,6 +30,16 @@ def check_classes(classifier: Classifier, x: Tensor, classes: int) -> None:
     if outputs != classes:
         raise ValueError(
             f"the network must have as many outputs as the data has classes, {outputs} for {classes}"
+        )
+
+
+def check_labels(dataset: Dataset, test: Dataset) -> None:
+    """A network has an output for each class of the training images, and for no other."""
+    highest = int(test.labels.max())
+    if highest >= len(dataset.classes):
+        raise ValueError(
+            f"the test images have the label {highest}, the training images {len(dataset.classes)} classes, numbered "
+            "from 0: both must be labelled alike"
         )
 
 
