@@ -2,6 +2,7 @@
 
 import builtins
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import data_files
-from scaleproof.data import arrays, mosaic, svhn
+from scaleproof.data import arrays, load, mosaic, svhn
 
 
 def write_mosaics(folder, images, labels, split="test"):
@@ -180,3 +181,11 @@ def test_npz_names_its_classes_or_what_is_missing(tmp_path):
         np.save(stream, np.zeros(3))
     with pytest.raises(ValueError, match="single array"):
         arrays.read_npz(tmp_path / "mine.npz", "test")
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int64])
+def test_labels_one_hot_are_told_what_to_do(kind: type, tmp_path: Path) -> None:
+    images, labels = np.zeros((6, 3, 8, 8), np.uint8), np.eye(3, dtype=kind)[[0, 1, 2, 0, 1, 2]]
+    np.savez(tmp_path / "mine.npz", images=images, labels=labels)
+    with pytest.raises(ValueError, match=r"Use .argmax\(1\), if they are one-hot"):
+        load(str(tmp_path / "mine.npz"))

@@ -233,3 +233,11 @@ def test_timm_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(ValueError, match="install scaleproof"):
         load_model("timm:resnet18")
+
+
+def test_a_run_that_is_not_finished_and_a_file_for_a_module_are_told(tmp_path: Path) -> None:
+    (tmp_path / "unfinished.json").write_text("{}")
+    with pytest.raises(ValueError, match="the run is not finished, run its command again"):
+        load_model(str(tmp_path))
+    with pytest.raises(ValueError, match="did you mean 'mynet:build', without the ending"):
+        load_model("mynet.py:build")

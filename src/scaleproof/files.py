@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+UNFINISHED = "unfinished.json"  # stands in a run folder until the run is finished
+
 
 def write_atomically(path: Path, data: bytes) -> Path:
     """The whole file or nothing: write beside it, flush to the disk, then rename over it."""

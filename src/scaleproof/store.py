@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from scaleproof.files import write_atomically
+from scaleproof.files import UNFINISHED, write_atomically
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -98,7 +98,6 @@ class FolderStore:
         return FolderStore(self.folder / name)
 
 
-UNFINISHED = "unfinished.json"  # stands in a run folder until the run is finished
 UNITS = "units"
 LONGEST = 60  # of a setting in a message
 
@@ -138,8 +137,11 @@ def is_scrap(path: Path) -> bool:
 
 
 def changes(before: Mapping[str, Any], settings: Mapping[str, object]) -> str:
-    """Which settings differ, in words."""
-    found = differences("", before.get("settings", {}), settings)
+    """Which settings differ, in words; of a run of another kind nearly all do."""
+    had, wanted = before.get("settings", {}), settings
+    if had.get("kind") != wanted.get("kind"):
+        return f"it is of kind {had.get('kind')!r}, this one of kind {wanted.get('kind')!r}"
+    found = differences("", had, wanted)
     return "; ".join(f"{key} was {short(old)}, is {short(new)}" for key, old, new in found)
 
 

@@ -79,9 +79,9 @@ def _pixels(images: Array, path: Path) -> Array:
 def _labels(labels: Array, path: Path) -> Array:
     """Bring whole numbers of any width to int64."""
     if labels.dtype.kind not in "iu":
-        raise ValueError(
-            f"{path}: labels must be whole numbers; these are {labels.dtype}. Use .astype(np.int64)."
-        )
+        one_hot = labels.ndim == 2 and labels.shape[1] > 1
+        fix = ".argmax(1), if they are one-hot" if one_hot else ".astype(np.int64)"
+        raise ValueError(f"{path}: labels must be whole numbers; these are {labels.dtype}. Use {fix}.")
     return labels.astype(np.int64)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from torch import nn
 
+from scaleproof.files import UNFINISHED
 from scaleproof.models.architectures import (
     SETTINGS,
     Weights,
@@ -111,6 +112,8 @@ def weights_path(path: Path) -> Path:
     if missing:
         inside = sorted(found.parent.name for found in path.glob("*/model.safetensors"))
         hint = f": give one of the runs in it, {', '.join(inside)}" if inside else ""
+        if (path / UNFINISHED).is_file():
+            hint = ": the run is not finished, run its command again"
         raise ValueError(
             f"a run folder must hold run.json and model.safetensors, {path} lacks {missing}{hint}"
         )
@@ -187,6 +190,8 @@ def imported(spec: str, name: str) -> ModuleType:
             raise
         close = difflib.get_close_matches(name, ["timm", *OTHERS], n=1)
         hint = f"; did you mean '{close[0]}:'?" if close else ""
+        if name.endswith(".py"):
+            hint = f"; did you mean {spec.replace('.py:', ':')!r}, without the ending?"
         raise ValueError(
             f"a model spec must be {FORMS}, got {spec!r}: no module {name!r} here or installed{hint}"
         ) from error

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from scaleproof.attacks.suites import SUITES
+from scaleproof.files import UNFINISHED
 from scaleproof.paper.claims import Column
 from scaleproof.paper.figures import figure
 from scaleproof.paper.scales import Scale
 from scaleproof.paper.settings import EPS, Experiment
-from scaleproof.store import UNFINISHED, is_finished
+from scaleproof.store import is_finished
 from scaleproof.training.recipes import Recipe, recipe
 
 WHITE_BOX = "paper"  # the suite with all four attacks of the paper
