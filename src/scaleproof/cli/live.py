@@ -85,6 +85,10 @@ def training_bar(shown: bool, tensorboard: bool) -> Iterator[tuple[Watch, Attack
         Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as bar,
     ):
 
+        def say(words: str) -> None:
+            if shown and not console.is_terminal:
+                console.print(words, soft_wrap=True)
+
         def watch(plan: Plan, step: TrainStep) -> None:
             if plan not in tasks:
                 tasks[plan] = bar.add_task(plan.name, total=step.epochs * step.steps, standing="")
@@ -97,21 +101,13 @@ def training_bar(shown: bool, tensorboard: bool) -> Iterator[tuple[Watch, Attack
                 told[plan] = int(step.last["epoch"])
                 if curves is not None:
                     curves.write(plan, step.last)
-                if shown and not console.is_terminal:
-                    console.print(
-                        f"{called(plan)} epoch {told[plan]}/{step.epochs}: {standing(step.last)}",
-                        soft_wrap=True,
-                    )
+                say(f"{called(plan)} epoch {told[plan]}/{step.epochs}: {standing(step.last)}")
 
         def attacked(plan: Plan, kind: str, step: Step) -> None:
             where = f"{called(plan)}, attacking the {kind} weights: {step.label}"
             if (plan, kind) not in attacks:
                 attacks[plan, kind] = bar.add_task(where, total=step.total, standing="")
-                if shown and not console.is_terminal:
-                    console.print(
-                        f"{plan.name}: attacking the {kind} weights on {step.count} test images",
-                        soft_wrap=True,
-                    )
+                say(f"{called(plan)}: attacking the {kind} weights on {step.count} test images")
             bar.update(attacks[plan, kind], description=where, completed=step.done, total=step.total)
 
         yield watch, attacked

@@ -103,8 +103,9 @@ def show_tables(console: Console, choice: Wanted, size: Scale, place: Place) -> 
 def outdated(chain: Chain) -> str:
     """Why a finished training does not count as what it is called, where that is its recipe."""
     from scaleproof.paper.stated import CHANGED, departure
+    from scaleproof.paper.steps import TRAIN
 
-    folders = [step.folder for step in chain.steps if step.kind == "train"]
+    folders = [step.folder for step in chain.steps if step.kind == TRAIN]
     why = departure(chain.experiment, folders[0].parent) if folders else ""
     return why if why == CHANGED else ""
 

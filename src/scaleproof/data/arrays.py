@@ -8,7 +8,7 @@ from tokenize import TokenError
 
 import numpy as np
 
-from scaleproof.data.dataset import Array, Dataset
+from scaleproof.data.dataset import Array, Dataset, label_remedy
 
 MOST_CLASSES = 100_000
 _BROKEN = (ValueError, EOFError, OSError, RuntimeError, TokenError, zipfile.BadZipFile, zlib.error)
@@ -79,9 +79,8 @@ def _pixels(images: Array, path: Path) -> Array:
 def _labels(labels: Array, path: Path) -> Array:
     """Bring whole numbers of any width to int64."""
     if labels.dtype.kind not in "iu":
-        one_hot = labels.ndim == 2 and labels.shape[1] > 1
-        fix = ".argmax(1), if they are one-hot" if one_hot else ".astype(np.int64)"
-        raise ValueError(f"{path}: labels must be whole numbers; these are {labels.dtype}. Use {fix}.")
+        remedy = label_remedy(labels, ".astype(np.int64)")
+        raise ValueError(f"{path}: labels must be whole numbers; these are {labels.dtype}. Use {remedy}.")
     return labels.astype(np.int64)
 
 

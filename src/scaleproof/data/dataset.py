@@ -99,16 +99,19 @@ def _check_labels(labels: Array, images: int, classes: int) -> None:
             f"labels must be a numpy array of int64; this is {kind}. Use np.asarray(y, np.int64)."
         )
     if labels.ndim != 1:
-        fix = (
-            ".argmax(1), if they are one-hot" if labels.ndim == 2 and labels.shape[1] > 1 else ".reshape(-1)"
-        )
-        raise ValueError(f"labels must have the shape (N,); this is {labels.shape}. Use {fix}.")
+        remedy = label_remedy(labels, ".reshape(-1)")
+        raise ValueError(f"labels must have the shape (N,); this is {labels.shape}. Use {remedy}.")
     if len(labels) != images:
         raise ValueError(
             f"labels have another length than the images: {len(labels)} labels, {images} images. "
             "Give one label for each image."
         )
     _check_label_range(labels, classes)
+
+
+def label_remedy(labels: Array, other: str) -> str:
+    """What brings labels into shape: one-hot rows need something else than any other mistake."""
+    return ".argmax(1), if they are one-hot" if labels.ndim == 2 and labels.shape[1] > 1 else other
 
 
 def _check_label_range(labels: Array, classes: int) -> None:
