@@ -124,18 +124,19 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     device, data = torch.device(given.device), load(given.data).first(given.images)
-    models = [measured(name, net, data, given) for name, net in classifiers(given.models, device)]
     document: dict[str, Any] = {
         "schema": "scaleproof.benchmark-budget/1",
         **provenance(device),
         "data": data.name,
         "images": given.images,
         "seeds": given.seeds,
-        "models": models,
+        "models": [],
     }
-    if given.out is not None:
-        given.out.write_text(json.dumps(document, indent=1) + "\n")
-        draw(document, given.out.with_suffix(".png"))
+    for name, net in classifiers(given.models, device):
+        document["models"].append(measured(name, net, data, given))
+        if given.out is not None:  # after every model: a run that is cut keeps what it has
+            given.out.write_text(json.dumps(document, indent=1) + "\n")
+            draw(document, given.out.with_suffix(".png"))
 
 
 def summaries(model: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
