@@ -64,7 +64,7 @@ def recipes() -> Mapping[str, tuple[Attack, ...]]:
     for targets, steps in ((9, 100), (9, 50), (9, 20), (5, 50), (3, 100), (3, 50), (3, 20), (1, 100)):
         name = f"{targets} target{'s' * (targets > 1)}, {steps} steps"
         found[f"DLR, {name}"] = (first(invariant), search(dlr, steps, targets=targets))
-    for targets, steps in ((9, 20), (3, 50)):
+    for targets, steps in ((9, 50), (9, 20), (9, 10), (5, 50), (5, 20), (3, 50)):
         found[f"CW, {targets} targets, {steps} steps"] = (
             first(invariant),
             search(cw_margin, steps, targets=targets),
@@ -142,7 +142,8 @@ def main() -> None:
 def summaries(model: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
     """By recipe: its share of the passes of "standard", and the points that it leaves beyond, means over seeds."""
     whole = price(model["standard"])
-    rows = {name: [row for row in model["rows"] if row["recipe"] == name] for name in recipes()}
+    names = dict.fromkeys(row["recipe"] for row in model["rows"])
+    rows = {name: [row for row in model["rows"] if row["recipe"] == name] for name in names}
     return {
         name: (
             fmean(price(row) / whole for row in one),
