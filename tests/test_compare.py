@@ -201,6 +201,9 @@ def test_unreliable_runs_are_marked_everywhere(runs: tuple[Path, Path], tmp_path
     assert document.headline.startswith("Unreliable: ")
     assert "a check failed in Other network" in document.alarm
     assert table.rows[1].cells[0] == "Other network (unreliable)"
+    assert any(line.startswith("Not examined: Wide ResNet on CIFAR-10.") for line in document.meaning), (
+        document.meaning
+    )
     for identifier in ("runs", "images"):
         section = next(section for section in document.sections if section.identifier == identifier)
         assert [row.mark for row in section.tables[0].rows][-1] == "unreliable"

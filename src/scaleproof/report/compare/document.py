@@ -31,7 +31,7 @@ def compare_document(entries: tuple[Entry, ...]) -> Document:
         subject="; ".join(f"{entry.label}: {subject(entry)}" for entry in entries),
         headline=f"Unreliable: {headline}" if alarm else headline,
         detail=detail,
-        meaning=(*notes, BOUND),
+        meaning=(*notes, *unexamined(measured), BOUND),
         sections=(
             *evaluation_sections(measured),
             *curve_sections(entries),
@@ -40,6 +40,18 @@ def compare_document(entries: tuple[Entry, ...]) -> Document:
             Section(identifier="provenance", title="Provenance", tables=(tables.provenance_table(entries),)),
         ),
         alarm=alarm,
+    )
+
+
+def unexamined(measured: Sequence[Entry]) -> tuple[str, ...]:
+    """Name the runs without checks on record: a defense that hides its gradients would look robust in them."""
+    names = [
+        entry.label for entry in measured if entry.evaluation is not None and entry.evaluation.checks is None
+    ]
+    if not names:
+        return ()
+    return (
+        f"Not examined: {', '.join(names)}. `scaleproof evaluate` on the folder tells whether the number is real.",
     )
 
 
