@@ -1,5 +1,6 @@
 """The paper's sentences as data, judged by its own tables and by measurements."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ def sentence(id: str) -> Any:
 
 
 def test_verdicts_need_room_beyond_the_error() -> None:
-    gain = sentence("svhn-gain-at")
+    gain = replace(sentence("svhn-gain-at"), by=2.06, tolerance=0.005)
     ((left, right),) = gain.comparisons()
 
     def verdict(difference: float, error: float) -> str:

@@ -1,13 +1,14 @@
 """What counts: which run folders say something about the paper, and which settle nothing."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from scaleproof.attacks.suites import AUTOATTACK
+from reproduction_work import AT, SETTINGS, change, evaluated, share, some_claim, trained
 from scaleproof.paper import Measured, claim, claims, experiments, prose, tables
 from scaleproof.paper.figures import figure, figures
 from scaleproof.paper.measured import evaluated_values, measurements, rays_values
@@ -17,10 +18,6 @@ from scaleproof.paper.reproduction import reproduction
 from scaleproof.paper.runner import run_steps
 from scaleproof.paper.steps import DONE, STALE, Step
 from scaleproof.store import write_arrays, write_json
-from scaleproof.training import recipe
-from test_reproduction import AT, some_claim
-
-AT_RECIPE = recipe("at")
 
 
 def rays_run(folder: Path) -> Path:
@@ -44,10 +41,6 @@ def test_rays_by_hand(tmp_path: Path) -> None:
         rays_values(tmp_path)
 
 
-def share(correct: int, count: int = 10_000) -> dict[str, Any]:
-    return {"correct": correct, "count": count, "accuracy": correct / count, "interval": [0, 1]}
-
-
 def test_an_evaluation_by_hand(tmp_path: Path) -> None:
     attack = {"name": "pgd", "restarts": 5, "robust": share(80, 200), "robust_one_restart": share(90, 200)}
     document = {"clean": share(160, 200), "attacks": [attack], "worst_case": share(70, 200)}
@@ -57,42 +50,6 @@ def test_an_evaluation_by_hand(tmp_path: Path) -> None:
     assert values == {"none/0/clean": 80.0, "pgd/5/robust": 40.0, "pgd/1/robust": 45.0}
     values, _ = evaluated_values(tmp_path, "standard")
     assert values == {"none/0/clean": 80.0, "standard/1/robust": 35.0}
-
-
-PGD_20 = {"eps": 8 / 255, "steps": 20}
-
-
-def change(folder: Path, file: str, *keys: Any, to: object) -> None:
-    """Another value at one place of a run's JSON."""
-    document = json.loads((folder / file).read_text())
-    place = document
-    for key in keys[:-1]:
-        place = place[key]
-    place[keys[-1]] = to
-    write_json(folder / file, document)
-
-
-def trained(root: Path, variant: str, seed: int, pgd: float, stopped: str | None = None) -> Path:
-    """A finished training of AT with a PGD accuracy in percent of 10,000 images."""
-    folder = root / "cifar10-resnet18-at" / variant / f"seed-{seed}" / "train"
-    left = share(round(100 * pgd))
-    attack = {"name": "pgd", "restarts": 1, "robust": left, "robust_one_restart": left, "settings": PGD_20}
-    evaluation = {"clean": share(8000), "attacks": [attack]}
-    folder.mkdir(parents=True)
-    selected = {"evaluation": evaluation, "weights_sha256": "one"}
-    document: dict[str, Any] = {
-        "results": {"selected": selected},
-        "stopped": stopped,
-        "data": {"count": 50_000},
-    }
-    document |= {
-        "defense": AT_RECIPE.defense.describe(),
-        "config": AT_RECIPE.config.describe() | {"seed": seed},
-    }
-    document["history"] = [{"weight_norm": 2.0, "validation": {"zero_gradients": 1.5}}]
-    write_json(folder / "training.json", document)
-    write_json(folder / "run.json", {"commit": "abc", "hardware": {"name": "chip"}, "seed": seed})
-    return folder
 
 
 def pgd_of(root: Path, variants: dict[str, str] | None = None) -> list[tuple[int, float, bool]]:
@@ -113,14 +70,6 @@ def test_the_training_as_long_as_stated_counts(tmp_path: Path) -> None:
     assert pgd_of(tmp_path, {AT.model: "pang-200"}) == [(0, 60.0, True)]
     assert pgd_of(tmp_path, {AT.model: "paper-literal-120"}) == [(0, 30.0, True)]  # not the stated recipe
     assert pgd_of(tmp_path, {AT.model: "mart-120"}) == []
-
-
-def evaluated(folder: Path, weights: str, robust: int, count: int = 10_000, **other: object) -> None:
-    folder.mkdir(parents=True)
-    attacks = [{"name": name, "settings": {"eps": 8 / 255, "steps": 100}} for name in AUTOATTACK]
-    facts = {"clean": share(count // 2, count), "attacks": attacks, "worst_case": share(robust, count)}
-    write_json(folder / "evaluation.json", {**facts, "model": {"weights_sha256": weights}, **other})
-    write_json(folder / "run.json", {"commit": "abc", "hardware": {"name": "chip"}, "seed": 0})
 
 
 @pytest.mark.parametrize(
@@ -184,10 +133,13 @@ def test_attacks_count_as_long_as_their_training_is_there(tmp_path: Path) -> Non
 
 SEED_1 = ("run.json", "seed", 1)
 WEAK = ("evaluation.json", "attacks", 1, "settings", "eps", 4 / 255)
-ONE_STAGE = ("evaluation.json", "attacks", [{"name": "apgd-ce", "settings": {"eps": 8 / 255, "steps": 100}}])
+SHORT = ("evaluation.json", "attacks", 0, "settings", "steps", 1)
+ROUND = ("evaluation.json", "attacks", 3, "settings", "norm", "l2")
+TRAINING_IMAGES = ("evaluation.json", "data", "split", "train")
+ONE_STAGE = ("evaluation.json", "attacks", [{"name": "apgd-ce", "settings": SETTINGS["apgd-ce"]}])
 
 
-@pytest.mark.parametrize("departure", [SEED_1, WEAK, ONE_STAGE])
+@pytest.mark.parametrize("departure", [SEED_1, WEAK, SHORT, ROUND, TRAINING_IMAGES, ONE_STAGE])
 def test_an_evaluation_of_something_else_settles_nothing(departure: tuple[Any, ...], tmp_path: Path) -> None:
     train = trained(tmp_path, "pang-120", 0, 50)
     evaluated(train.parent / "standard", "one", 4000)
@@ -206,6 +158,9 @@ ATTACK_OF_TRAINING = ("results", "selected", "evaluation", "attacks", 0, "settin
     [
         ((*ATTACK_OF_TRAINING, "eps"), 0.031),
         ((*ATTACK_OF_TRAINING, "steps"), 10),
+        ((*ATTACK_OF_TRAINING, "step_size"), 1e-6),
+        (("results", "selected", "evaluation", "mode"), "cascade"),
+        (("test", "name"), "svhn"),
         (("data", "count"), 10_000),
         (("config", "rate"), 0.01),
         (("config", "schedule", "factor"), 0.2),
@@ -222,8 +177,10 @@ def test_a_training_of_something_else_settles_nothing(
 
 def test_a_failed_check_marks_every_number_of_its_network(tmp_path: Path) -> None:
     train = trained(tmp_path, "pang-120", 0, 50)
+    assert observed(tmp_path, figures(), [AT], {})[f"head-norm/{AT.model}"].full
     evaluated(train.parent / "standard", "one", 4000, reliable=False)
     assert pgd_of(tmp_path) == [(0, 50.0, True)]
+    assert not observed(tmp_path, figures(), [AT], {})[f"head-norm/{AT.model}"].full
 
 
 def test_a_damaged_folder_is_told_and_the_others_count(tmp_path: Path) -> None:
@@ -263,6 +220,9 @@ def test_a_figure_of_other_weights_is_left_out_and_done_again(tmp_path: Path) ->
     assert run_steps([step], lambda one: (0, str(analysed(one.folder, "one"))), told.append) == []
     assert step.state == DONE
     assert (train.parent / "fig-loss-surface.old-1" / "analysis.json").exists()
+    assert list(figure_folders(tmp_path, shown, [AT], {})) == [0]
+    (train / "run.json").unlink()  # without its training nobody knows what the figure shows
+    assert figure_folders(tmp_path, shown, [AT], {}) == {}
     assert "is of other weights than were trained since: moved to" in told[0]
 
 
@@ -273,6 +233,9 @@ def test_a_figure_of_fewer_images_settles_nothing(tmp_path: Path) -> None:
     write_json(step.folder / "run.json", {"seed": 0})
     assert is_whole(step.folder, 0, AT)
     assert not is_whole(step.folder, 1, AT)
+    evaluated(step.folder.parent / "standard", "one", 4000, reliable=False)
+    assert not is_whole(step.folder, 0, AT)
+    shutil.rmtree(step.folder.parent / "standard")
     for other in ({"data": {"count": 4}}, {"threat": {"norm": "linf", "eps": 4 / 255}}):
         write_json(step.folder / "analysis.json", whole | other)
         assert not is_whole(step.folder, 0, AT)

@@ -227,8 +227,14 @@ class Evaluation:
         }
 
     def distance_notes(self, result: AttackResult) -> list[str]:
-        """What a search for the nearest boundary is for, where its budget is the whole range of pixels."""
-        if (result.settings.get("attack"), result.settings.get("eps")) != ("rays", 1):
+        """What a search for the nearest boundary is for, where its budget is the whole range of pixels.
+
+        A cascade ends a search at the first break, and others may have broken the image before: no distance is known.
+        """
+        if (result.settings.get("attack"), result.settings.get("eps")) != (
+            "rays",
+            1,
+        ) or self.mode != "independent":
             return []
         sizes = np.asarray(result.verdicts["size"]).min(axis=0)
         mean = float(boundary_distances(self.clean_correct, result.broken(), sizes).mean())

@@ -42,9 +42,9 @@ class RayS:
 
     threat: Threat = DEFAULT_THREAT
     steps: int = 10_000
-    restarts: int = 1
     name: str = "rays"
     label: str = "RayS"
+    restarts = 1  # it draws nothing: a second run would be the first
     scale_invariant = True
     needs_features = False
     coarsest: ClassVar[Format] = "fp16"
@@ -95,7 +95,7 @@ class RayS:
             **vars(self.threat),
             "objective": "decision",
             "steps": self.steps,
-            "restarts": 1,
+            "restarts": self.restarts,
         }
 
 

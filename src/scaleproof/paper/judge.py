@@ -97,8 +97,13 @@ def compared(
         return Comparison(left=left.key, right=right.key, verdict=UNCLEAR, surplus=surplus)
     strict = error if claim.of == "most" else distance(one, other, 1 - (1 - CONFIDENCE) / total)[1]
     assert strict is not None
+    tie = surplus == error == 0 and bool(
+        one.seeds or other.seeds
+    )  # of runs; printed numbers are what they are
     if surplus > error or (claim.kind == "equal" and surplus == error == 0):
         verdict = HOLDS
+    elif tie:
+        verdict = UNCLEAR
     else:
         verdict = FAILS if surplus <= -strict else UNCLEAR
     return Comparison(left=left.key, right=right.key, verdict=verdict, surplus=surplus, error=error)

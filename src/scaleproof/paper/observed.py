@@ -10,7 +10,7 @@ from statistics import fmean
 
 from scaleproof.paper.figures import Figure, measured
 from scaleproof.paper.judge import Measured
-from scaleproof.paper.measured import Variants, seed_folders
+from scaleproof.paper.measured import Variants, is_reliable, seed_folders
 from scaleproof.paper.settings import TEST_IMAGES, Experiment
 from scaleproof.paper.stated import is_partial
 from scaleproof.paper.steps import TRAIN, document_of, has_eps, is_stale, read
@@ -66,12 +66,13 @@ def figure_values(
 
 
 def is_whole(folder: Path, seed: int, experiment: Experiment) -> bool:
-    """Whether a figure's run is of a training as stated, with its seed and eps, and on all test images."""
+    """Whether a figure's run is of a training as stated that no check faults, with its seed and eps, on all images."""
     path = document_of(folder)
     assert path is not None
     document = read(path)
     return (
         not is_partial(experiment, folder.parent)
+        and is_reliable(folder.parent)
         and read(folder / "run.json")["seed"] == seed
         and document["data"]["count"] >= TEST_IMAGES[experiment.dataset]
         and has_eps(document["threat"])
@@ -81,12 +82,13 @@ def is_whole(folder: Path, seed: int, experiment: Experiment) -> bool:
 def figure_folders(
     root: Path, figure: Figure, experiments: Iterable[Experiment], variants: Variants
 ) -> dict[int, Mapping[str, Path]]:
-    """The finished run folders of a figure by seed, one a model; those of weights trained anew since are left out."""
+    """The finished run folders of a figure by seed, one a model; a training must be there, and of the same weights."""
     found: dict[int, dict[str, Path]] = {}
     for experiment in experiments:
         if experiment.model in figure.models:
             for seed, folder in seed_folders(root, experiment, variants):
-                if is_finished(folder / figure.id) and not is_stale(folder / figure.id):
+                there = is_finished(folder / figure.id) and not is_stale(folder / figure.id)
+                if there and (is_finished(folder / TRAIN) or not experiment.trained):
                     found.setdefault(seed, {})[experiment.model] = folder / figure.id
     return {seed: found[seed] for seed in sorted(found)}
 
@@ -97,7 +99,7 @@ def training_values(root: Path, experiments: Iterable[Experiment], variants: Var
         for seed, folder in seed_folders(root, experiment, variants):
             if is_finished(folder / TRAIN):
                 last = read(folder / TRAIN / "training.json")["history"][-1]
-                whole = not is_partial(experiment, folder)
+                whole = not is_partial(experiment, folder) and is_reliable(folder)
                 yield Seen(f"{HEAD_NORM}/{experiment.model}", seed, last["weight_norm"], whole)
                 flat = (last.get("validation") or {}).get("zero_gradients")
                 if flat is not None:

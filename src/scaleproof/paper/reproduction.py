@@ -71,7 +71,7 @@ class Outcome:
         """A number holds where it could be one of our runs; too few, or partial ones, settle nothing.
 
         Nor can a number be settled that was measured under one of two readings, where the paper does not say which:
-        it may mean other weights of a training than the selected ones, too.
+        it may mean other weights of a training than the selected ones, too, and some attacks never saw those.
         """
         if self.difference is None:
             return MISSING
@@ -79,7 +79,8 @@ class Outcome:
         if len(self.runs) < SEEDS or self.partial or open_setting:
             return UNCLEAR
         selected, *others = (self.fits(values) for values in self.readings)
-        return HOLDS if selected else UNCLEAR if any(others) else FAILS
+        unseen = self.claim.row.trained and not others
+        return HOLDS if selected else UNCLEAR if any(others) or unseen else FAILS
 
     def as_json(self, root: Path) -> dict[str, object]:
         return {

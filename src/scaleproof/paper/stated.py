@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from scaleproof.attacks.suites import AUTOATTACK, SUITES, suite
+from scaleproof.attacks.suites import AUTOATTACK, suite
 from scaleproof.defenses import Defense, hypersphere, scale_invariant
 from scaleproof.paper.scales import SCALES
 from scaleproof.paper.settings import EPS, STEPS, TEST_IMAGES, TRAINING_IMAGES, Experiment
@@ -28,10 +28,11 @@ from scaleproof.paper.steps import (
 )
 from scaleproof.store import is_finished
 
-STATED_STEPS = {
-    **dict.fromkeys(SUITES[WHITE_BOX], STEPS),
-    **{attack.name: attack.steps for attack in suite(",".join((*SPSA, RAYS)))},
+STATED = {
+    attack.name: attack.describe()
+    for attack in suite(",".join((WHITE_BOX, STANDARD, *SPSA, RAYS)), steps=STEPS)
 }
+FREE = ("restarts", "eps")  # a column asks for its own restarts; eps is compared by its own rule
 CHANGED = "the recipe has changed since"
 VARIANT = re.compile(r"(.+)-(\d+)")
 
@@ -89,21 +90,27 @@ def mechanised(defense: Defense, experiment: Experiment) -> Defense:
 
 
 def departs(folder: Path, kind: str, seed: int, experiment: Experiment) -> bool:
-    """Whether a run's images, seed, eps or attacks are others than its columns ask for."""
-    if kind == TRAIN:
-        found = read(folder / "training.json")["results"][SELECTED]["evaluation"]
-    else:
-        found = read(folder / "evaluation.json")
+    """Whether a run's images, seed, mode or attacks are others than its columns ask for."""
+    document = read(folder / ("training.json" if kind == TRAIN else "evaluation.json"))
+    found = document["results"][SELECTED]["evaluation"] if kind == TRAIN else document
+    images = document["test" if kind == TRAIN else "data"]
     attacks = {attack["name"]: attack["settings"] for attack in found["attacks"]}
     return (
         read(folder / "run.json")["seed"] != seed
+        or (images["name"], images["split"]) != (experiment.dataset, "test")
         or found["clean"]["count"] < TEST_IMAGES[experiment.dataset]
-        or (kind == STANDARD and not attacks.keys() >= {*AUTOATTACK})
+        or (kind == STANDARD and attacks.keys() != {*AUTOATTACK})
+        or (found["mode"] == "cascade" and kind not in (STANDARD, *SPSA))  # each attack saw what others left
         or not all(is_stated(kind, name, settings) for name, settings in attacks.items())
     )
 
 
 def is_stated(kind: str, name: str, settings: Mapping[str, Any]) -> bool:
-    """Whether an attack has the eps of the paper's columns, and as many steps; RayS finds its own eps."""
-    eps = 1.0 if kind == RAYS else float(Fraction(EPS))
-    return has_eps(settings, eps) and settings["steps"] == STATED_STEPS.get(name, settings["steps"])
+    """Whether an attack of the paper's columns has their eps and the settings that its name stands for.
+
+    RayS finds its own eps. Of an attack that no column names nothing is asked but eps.
+    """
+    eps, stated = 1.0 if kind == RAYS else float(Fraction(EPS)), STATED.get(name, {})
+    return has_eps(settings, eps) and all(
+        settings.get(key) in (value, f"targeted({value})") for key, value in stated.items() if key not in FREE
+    )

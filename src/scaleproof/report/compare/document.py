@@ -14,6 +14,10 @@ BOUND = (
     "with weaker attacks looks more robust."
 )
 
+LEVEL = (
+    0.05  # of McNemar's test: where few images differ, the interval alone is too ready to see a difference
+)
+
 
 def compare_document(entries: tuple[Entry, ...]) -> Document:
     """Build the comparison of runs with the first of them."""
@@ -83,7 +87,7 @@ def two_runs(first: Entry, other: Entry) -> tuple[str, str]:
     assert found is not None
     assert share is not None
     size = f"{abs(100 * found.value):.{words.decimals(share.count)}f} points"
-    sure = found.interval[0] > 0 or found.interval[1] < 0
+    sure = (found.interval[0] > 0 or found.interval[1] < 0) and (found.p is None or found.p < LEVEL)
     side = "above" if found.value > 0 else "below"
     told = (
         f"{other.label} lies {size} {side} {first.label} in the worst case"
