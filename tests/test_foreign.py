@@ -1,6 +1,9 @@
 """Other people's attacks take part in an evaluation and are judged like our own."""
 
+import importlib
+import linecache
 import random
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +15,7 @@ from torch import Tensor, nn
 from foreign_attacks import their_pgd
 from foreign_helpers import SMALL, foreign, same, small
 from helpers import LinearNet, SmallConvNet, decisions, images, worst_margin
-from scaleproof import PGD, Rng, Threat, attack_batch, evaluate
+from scaleproof import PGD, Rng, Threat, attack_batch, evaluate, suite
 from scaleproof.attacks.foreign import seeded
 from scaleproof.attacks.loop import Packing, perturb
 from scaleproof.models import Classifier
@@ -143,6 +146,37 @@ def test_another_source_is_another_run(tmp_path: Path) -> None:
     evaluate(net, data, [foreign(lambda model, x, y: x)], store=FolderStore(tmp_path))
     with pytest.raises(ValueError, match="another run"):
         evaluate(net, data, [foreign(lambda model, x, y: x + 0)], store=FolderStore(tmp_path))
+
+
+CLASS = """
+from dataclasses import dataclass
+from scaleproof import PGD
+STEPS = {steps}
+@dataclass(frozen=True, kw_only=True)
+class Mine(PGD):
+    steps: int = STEPS
+    def describe(self): return {{"attack": "mine"}}
+"""
+
+
+def test_a_class_that_was_changed_since_is_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its words stay the same, its file does not: a run folder must not answer for it."""
+    monkeypatch.chdir(tmp_path)
+    net, data = small()
+    for steps in (1, 2):
+        Path("changing_attack.py").write_text(CLASS.format(steps=steps))
+        linecache.clearcache()
+        monkeypatch.delitem(sys.modules, "changing_attack", raising=False)
+        importlib.invalidate_caches()
+        attacks = suite("changing_attack:Mine")
+        assert attacks[0].steps == steps
+        if steps == 1:
+            evaluate(net, data, attacks, store=FolderStore(tmp_path / "store"))
+        else:
+            with pytest.raises(ValueError, match="another run"):
+                evaluate(net, data, attacks, store=FolderStore(tmp_path / "store"))
 
 
 def test_attack_batch_takes_it_too() -> None:

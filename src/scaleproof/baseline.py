@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scaleproof.attacks.base import Attack
+from scaleproof.attacks.base import Attack, attack_settings
 from scaleproof.claims import Document, evaluation_of, read_json
 from scaleproof.data import Dataset
 from scaleproof.store import differences, read_arrays
@@ -60,7 +60,7 @@ def check_attacks(baseline: Baseline, attacks: Sequence[Attack]) -> None:
         raise ValueError(
             f"a gate judges one draw, {baseline.folder} is about the mean of {draws}: use scaleproof compare"
         )
-    here = {attack.name: json.loads(json.dumps(attack.describe())) for attack in attacks}
+    here = {attack.name: json.loads(json.dumps(attack_settings(attack))) for attack in attacks}
     found = differences("", dict(baseline.attacks), here)
     if found:
         name, before, now = found[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+from pathlib import Path
 from typing import Any
 
 
@@ -18,11 +19,16 @@ def name_of(function: Any) -> str:
 
 
 def source_digest(function: Any) -> str | None:
-    """The sha256 of a callable's source text, None where there is none; what it calls in turn is not seen."""
+    """The sha256 of a callable's source text and of the file that it lives in, for helpers and constants.
+
+    What it imports is not seen. Of one from a script or a notebook only its own text counts; None where there is none.
+    """
     if isinstance(function, functools.partial):
         return source_digest(function.func)
     named = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
     try:
-        return hashlib.sha256(inspect.getsource(named).encode()).hexdigest()
+        text, path = inspect.getsource(named).encode(), inspect.getsourcefile(named)
+        beside = b"" if path is None or named.__module__ == "__main__" else Path(path).read_bytes()
     except (OSError, TypeError):
         return None
+    return hashlib.sha256(text + beside).hexdigest()

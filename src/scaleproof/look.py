@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from scaleproof.attacks.base import Attack
+from scaleproof.attacks.base import Attack, attack_settings
 from scaleproof.attacks.sampled import whole
 from scaleproof.contract import (
     Finding,
@@ -102,7 +102,8 @@ def fingerprint(
             "weights": weights_digest(classifier),
             "model": [str(normalisation), classifier.logit_scale, look, described(classifier.stand_ins)],
             "attacks": [
-                [attack.label, attack.scale_invariant, attack.describe()] for attack in map(whole, attacks)
+                [attack.label, attack.scale_invariant, attack_settings(attack)]
+                for attack in map(whole, attacks)
             ],
             "run": [*settings, oracle.draws, str(oracle.choice.precision)],
         }

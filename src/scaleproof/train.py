@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from scaleproof import __version__
-from scaleproof.attacks.base import Attack
+from scaleproof.attacks.base import Attack, attack_settings
 from scaleproof.data import Dataset
 from scaleproof.defenses import Defense
 from scaleproof.evaluation import Evaluation
@@ -84,7 +84,7 @@ class Plan:
             "pixels": self.dataset.digest(),
             "test": f"{self.test.name}/{self.test.split}",
             "test_pixels": self.test.digest(),
-            "attacks": [attack.describe() for attack in self.attacks],
+            "attacks": [attack_settings(attack) for attack in self.attacks],
             "speed": self.speed.settings(),
             "bf16": trains_in_bf16(self.speed, self.device),
             "sync_batch_norm": self.sync_batch_norm,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scaleproof.attacks.base import Attack
+from scaleproof.attacks.base import Attack, attack_settings
 from scaleproof.contract import Finding
 from scaleproof.evaluation import EMPTY, VERDICTS, AttackResult
 from scaleproof.images import Rows
@@ -58,7 +58,7 @@ def assemble(attack: Attack, notes: tuple[str, ...], units: Sequence[Unit], coun
     return AttackResult(
         name=attack.name,
         label=attack.label,
-        settings=attack.describe(),
+        settings=attack_settings(attack),
         scale_invariant=attack.scale_invariant,
         needs_features=attack.needs_features,
         verdicts=verdicts,

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, Self
 import torch
 from torch import Tensor
 
+from scaleproof.callables import source_digest
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import Threat
@@ -91,3 +92,10 @@ def likeliest_wrong(logits: Tensor, y: Tensor, rank: int) -> Tensor:
     """The class of the rank-th largest logit among all but the true one (B,)."""
     others = logits.scatter(1, y[:, None], -torch.inf)
     return others.argsort(dim=1, descending=True)[:, rank - 1]
+
+
+def attack_settings(attack: Attack) -> dict[str, object]:
+    """What an attack says of itself; of one from elsewhere also its source: the words may stay where it changes."""
+    if type(attack).__module__.partition(".")[0] == "scaleproof":
+        return attack.describe()
+    return {**attack.describe(), "source_sha256": source_digest(type(attack))}

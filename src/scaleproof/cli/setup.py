@@ -13,6 +13,7 @@ import typer
 
 from scaleproof import __version__
 from scaleproof.attacks import Attack, suite
+from scaleproof.attacks.base import attack_settings
 from scaleproof.checks import IMAGES, Check, examine
 from scaleproof.cli.options import number
 from scaleproof.data import Dataset, load
@@ -211,7 +212,7 @@ def settings_of(
         "data": f"{dataset.name}/{dataset.split}",
         "images": len(dataset),
         "pixels": dataset.digest(),
-        "attacks": [attack.describe() for attack in attacks],
+        "attacks": [attack_settings(attack) for attack in attacks],
         "seed": request.seed,
         "batch_size": request.batch_size,
         "precision": request.precision,
