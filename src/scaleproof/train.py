@@ -24,7 +24,7 @@ from scaleproof.defenses import Defense
 from scaleproof.evaluation import Evaluation
 from scaleproof.evaluator import evaluate
 from scaleproof.files import write_atomically
-from scaleproof.models import Classifier, build, load_model, save_model, weights_digest
+from scaleproof.models import Classifier, answers, build, load_model, save_model, weights_digest
 from scaleproof.models.architectures import architectures
 from scaleproof.models.specs import is_path
 from scaleproof.parallel import ALONE, Group
@@ -204,6 +204,7 @@ class Session:
             "defense": json.dumps(plan.defense.describe()),
             "batch_norm": json.dumps(vars(plan.defense.batch_norm)),
         }
+        facts |= answers(measured, plan.test.images.shape[1:])
         sha256 = save_model(plan.folder / FILES[kind], measured, self.architecture, facts)
         if sha256 not in self.evaluations:  # the selected weights may be the last ones, too
             settings: dict[str, Any] = {"seed": plan.config.seed, "speed": plan.speed}

@@ -24,7 +24,7 @@ ALL_PARTS = "surfaces,weights,cosines,eps,steps,classes"
 
 def command(
     model: options.Model,
-    data: options.Data = "sample",
+    data: options.OwnData = None,
     data_folder: options.DataFolder = None,
     split: options.Split = "test",
     limit: options.Limit = None,

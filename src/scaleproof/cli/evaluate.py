@@ -39,7 +39,7 @@ KeepExamples = Annotated[
 
 def command(
     model: options.Model,
-    data: options.Data = "sample",
+    data: options.OwnData = None,
     data_folder: options.DataFolder = None,
     split: options.Split = "test",
     limit: options.Limit = None,

@@ -26,6 +26,14 @@ Arch = Annotated[
 Data = Annotated[
     str, typer.Option(help="sample, sample-train, cifar10, cifar100, svhn, or a path to .npz or a folder.")
 ]
+OwnData = Annotated[
+    str | None,
+    typer.Option(
+        help="sample, sample-train, cifar10, cifar100, svhn, or a path to .npz or a folder; by default the test data "
+        "of the training in a run folder, else sample.",
+        show_default=False,
+    ),
+]
 DataFolder = Annotated[
     Path | None, typer.Option(help="Where data sets are; else SCALEPROOF_DATA.", show_default=False)
 ]

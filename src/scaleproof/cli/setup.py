@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -16,7 +17,7 @@ from scaleproof.attacks import Attack, suite
 from scaleproof.attacks.base import attack_settings
 from scaleproof.checks import IMAGES, Check, examine
 from scaleproof.cli.options import number
-from scaleproof.data import Dataset, load
+from scaleproof.data import Dataset, load, names
 from scaleproof.evaluator import checked_batch_size
 from scaleproof.look import first_logits
 from scaleproof.models import Classifier, LoadedModel, load_model
@@ -124,7 +125,7 @@ class Request:
     model: str
     arch: str | None
     head: str | None
-    data: str
+    data: str | None
     data_folder: Path | None
     split: str
     limit: int | None
@@ -169,7 +170,7 @@ def prepare(kind: str, request: Request, extra: Mapping[str, object]) -> Job:
     """Check every word, load what they name, and say where the run goes."""
     attacks, speed, device = request.suite(), request.speed(), local_device(checked_device(request.device))
     checked_batch_size(request.batch_size, device)
-    dataset = limited(load(request.data, split=request.split, folder=request.data_folder), request.limit)
+    dataset = limited(load(data_of(request), split=request.split, folder=request.data_folder), request.limit)
     loaded = request.loaded(len(dataset.classes), device)
     settings = {**settings_of(kind, request, attacks, loaded, dataset, device), **extra}
     words = [kind, Path(request.model).name.replace(":", "-"), dataset.name, settings_digest(settings)[:8]]
@@ -186,6 +187,19 @@ def prepare(kind: str, request: Request, extra: Mapping[str, object]) -> Job:
         settings=settings,
         folder=request.out or Path("runs") / "-".join(words),
     )
+
+
+def data_of(request: Request) -> str:
+    """The data asked for; else the test images of the training that the model comes from, else the sample."""
+    training = Path(request.model) / "training.json"
+    if request.data is not None or not training.is_file():
+        return request.data or "sample"
+    name = str(json.loads(training.read_text())["test"]["name"])
+    if name not in names():
+        raise ValueError(
+            f"{request.model} was trained for {name}, which is no data set of a known name: give --data"
+        )
+    return name
 
 
 def settings_of(

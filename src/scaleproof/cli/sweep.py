@@ -18,7 +18,7 @@ DEMO_IMAGES = 256
 
 def command(
     model: options.Model,
-    data: options.Data = "sample",
+    data: options.OwnData = None,
     data_folder: options.DataFolder = None,
     split: options.Split = "test",
     limit: options.Limit = None,

@@ -37,6 +37,7 @@ def command(
     step_size: chosen.StepSize = None,
     eps_warm_up: chosen.EpsWarmUp = None,
     average: chosen.Average = None,
+    augment: chosen.Augment = None,
     attack_mode: chosen.AttackMode = None,
     guard: chosen.Guard = None,
     attacks: options.Attacks = "pgd,pgd-cw",

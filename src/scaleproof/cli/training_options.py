@@ -50,6 +50,14 @@ EpsWarmUp = Annotated[int | None, typer.Option(help="Epochs over which eps grows
 Average = Annotated[
     float | None, typer.Option(help="Keep a running mean of the weights, as 0.999.", **Hidden)
 ]
+Augment = Annotated[
+    bool | None,
+    typer.Option(
+        "--augment/--no-augment",
+        help="Random crops and flips of the training images; the recipe says.",
+        **Hidden,
+    ),
+]
 AttackMode = Annotated[
     str | None, typer.Option(help="BatchNorm in the training attack: eval or train.", **Hidden)
 ]

@@ -49,6 +49,7 @@ class TrainRequest:
     step_size: str | None
     eps_warm_up: int | None
     average: float | None
+    augment: bool | None
     attack_mode: str | None
     guard: str | None
     attacks: str
@@ -235,6 +236,7 @@ class TrainRequest:
             "batch_size": self.batch_size,
             "eps_warm_up": self.eps_warm_up,
             "average": self.average,
+            "augment": self.augment,
             "guard": self.guard,
         }
         changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}

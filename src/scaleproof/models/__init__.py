@@ -1,5 +1,6 @@
 """Networks: the architectures, the Classifier around any network, and loading by name."""
 
+from scaleproof.models.answers import answers
 from scaleproof.models.architectures import build
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.models.output import Output
@@ -9,6 +10,7 @@ __all__ = [
     "Classifier",
     "LoadedModel",
     "Output",
+    "answers",
     "as_classifier",
     "build",
     "load_model",

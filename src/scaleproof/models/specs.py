@@ -18,6 +18,7 @@ from typing import Any
 from torch import nn
 
 from scaleproof.files import UNFINISHED
+from scaleproof.models.answers import check_answers
 from scaleproof.models.architectures import (
     SETTINGS,
     Weights,
@@ -130,7 +131,9 @@ def from_file(spec: str, path: Path, architecture: str | None) -> LoadedModel:
     settings = {key: json.loads(weights.metadata[key]) for key in SETTINGS if key in weights.metadata}
     trained = [f"trained as {weights.metadata['trained']}"] if "trained" in weights.metadata else []
     notes = (*weights.notes, *fill(net, weights), *trained)
-    return loaded(Classifier(net.eval(), **settings), spec, name, notes)
+    classifier = Classifier(net.eval(), **settings)
+    check_answers(classifier, weights.metadata, str(path))
+    return loaded(classifier, spec, name, notes)
 
 
 def network_of(name: str, weights: Weights) -> nn.Module:

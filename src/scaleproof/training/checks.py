@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -24,6 +29,11 @@ def checked_validation(config: TrainConfig, count: int) -> int:
     return min(config.validation, count // 10)
 
 
+def check_network(classifier: Classifier, defense: Defense, x: Tensor, classes: int) -> None:
+    check_head(classifier, defense, x)
+    check_classes(classifier, x[:2], classes)
+
+
 def check_classes(classifier: Classifier, x: Tensor, classes: int) -> None:
     with evaluating(classifier), torch.no_grad():
         outputs = classifier(x).shape[1]
@@ -43,14 +53,37 @@ def check_labels(dataset: Dataset, test: Dataset) -> None:
         )
 
 
-def check_head(classifier: Classifier, defense: Defense) -> None:
-    """A margin on cosines means nothing to logits of any other kind."""
-    assert classifier.head_name is not None
-    head = classifier.net.get_submodule(classifier.head_name)
+def check_head(classifier: Classifier, defense: Defense, x: Tensor) -> None:
+    """Every epoch reports the head's weights and cosines; a margin on cosines means nothing to other logits."""
+    try:
+        head = classifier.net.get_submodule(classifier.find_head(x))
+    except ValueError as error:
+        raise ValueError(
+            "a network in training must end in one linear layer that takes one vector an image, none is found: let it "
+            f"end so, or have its factory return Classifier(net, head=NAME) ({str(error).partition(':')[0]})"
+        ) from error
     if defense.label_margin and not isinstance(head, HypersphereHead):
         raise ValueError(
             f"the loss of hypersphere embedding needs a HypersphereHead, got {type(head).__name__}: "
             "build('resnet18+he', classes) has one"
+        )
+
+
+def identity(dataset: Dataset, defense: Defense, config: TrainConfig) -> dict[str, Any]:
+    """What makes one training another one, as plain data."""
+    found = {"defense": defense.describe(), "config": config.describe(), "pixels": dataset.digest()}
+    plain: dict[str, Any] = json.loads(json.dumps(found))
+    return plain
+
+
+def check_identity(then: Mapping[str, Any] | None, now: Mapping[str, Any], folder: Path | None) -> None:
+    """A checkpoint of another training must not be gone on with."""
+    changed = [] if then is None else [key for key in now if then.get(key) != now[key]]
+    if then is not None and changed:
+        key = changed[0]
+        raise ValueError(
+            f"{folder} holds a checkpoint of another training: its {key} was {then[key]}, is {now[key]}: give "
+            "another folder"
         )
 
 

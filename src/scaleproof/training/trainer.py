@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from scaleproof.data import Dataset
 from scaleproof.defenses.base import Defense
+from scaleproof.models.answers import answers, check_answers
 from scaleproof.models.classifier import Classifier, as_classifier, device_of
 from scaleproof.parallel import ALONE, Group
 from scaleproof.rng import key_of
@@ -27,9 +28,10 @@ from scaleproof.threat import Threat
 from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from scaleproof.training.checks import (
     check_batch,
-    check_classes,
-    check_head,
+    check_identity,
+    check_network,
     checked_validation,
+    identity,
     probe_threat,
 )
 from scaleproof.training.config import TrainConfig
@@ -37,7 +39,7 @@ from scaleproof.training.images import Resident, centred_places, generator, rand
 from scaleproof.training.learner import layout
 from scaleproof.training.probe import Probe, Standing
 from scaleproof.training.step import Draws, Stepper, trains_in_bf16
-from scaleproof.training.weights import Best, State, head_norm, load_weights, move_mean, weights_of
+from scaleproof.training.weights import Best, State, head_norm, load_weights, move_mean, part, weights_of
 
 CHECK_EVERY = 50  # steps between looks at the loss
 CHEAP = 20.0  # a checkpoint that takes a twentieth of the time since the last one is written at once
@@ -78,12 +80,12 @@ class Trainer:
         rows, held_out = split(len(dataset), checked_validation(config, len(dataset)))
         check_batch(config.batch_size, len(rows), group)
         self.images = Resident.of(dataset, rows, self.device)
+        self.shape = (self.images.padded.shape[1], *self.images.size)
+        self.identity = identity(dataset, defense, config)
         if self.device.type == "cuda":
             classifier.to(memory_format=layout(speed, trains_in_bf16(speed, self.device)))  # type: ignore[call-overload]
         classifier.train()
-        classifier.find_head(self.images.plain(slice(0, 8)))
-        check_head(classifier, defense)
-        check_classes(classifier, self.images.plain(slice(0, 2)), len(dataset.classes))
+        check_network(classifier, defense, self.images.plain(slice(0, 8)), len(dataset.classes))
         self.stepper = Stepper(classifier, defense, self.images, config, speed, group)
         self.averaged = None if config.average is None else copy.deepcopy(classifier)
         threat = probe_threat(defense)
@@ -179,7 +181,7 @@ class Trainer:
         return defense
 
     def noise(self, defense: Defense, count: int, chance: torch.Generator) -> tuple[Tensor, ...]:
-        shape = (count, self.images.padded.shape[1], *self.images.size)
+        shape = (count, *self.shape)
         draw = {"uniform": torch.rand, "normal": torch.randn}
         return tuple(draw[kind](shape, generator=chance, device=self.device) for kind in defense.draws)
 
@@ -266,6 +268,8 @@ class Trainer:
             "rollbacks": self.rollbacks,
             "elapsed": self.elapsed,
             "stopped": self.stopped,
+            "training": self.identity,
+            **answers(self.classifier, self.shape),
         }
         write_checkpoint(self.folder, Checkpoint(len(self.history), self.tensors(), facts))
 
@@ -273,8 +277,9 @@ class Trainer:
         found = None if self.folder is None else read_checkpoint(self.folder)
         if found is None:
             return
+        check_identity(found.facts.get("training"), self.identity, self.folder)
         for kind, stored in found.facts["best"].items():
-            self.best[kind] = Best(**stored, weights=self.part(found.tensors, f"best-{kind}/"))
+            self.best[kind] = Best(**stored, weights=part(found.tensors, f"best-{kind}/", self.device))
         mine = self.tensors()
         with torch.no_grad():
             for name, tensor in found.tensors.items():
@@ -283,13 +288,7 @@ class Trainer:
         self.history = list(found.facts["history"])
         self.steps_done, self.rollbacks = found.facts["steps_done"], found.facts["rollbacks"]
         self.stopped, self.elapsed = found.facts["stopped"], found.facts["elapsed"]
-
-    def part(self, tensors: Mapping[str, Tensor], prefix: str) -> State:
-        return {
-            name.removeprefix(prefix): tensor.to(self.device)
-            for name, tensor in tensors.items()
-            if name.startswith(prefix)
-        }
+        check_answers(self.classifier, found.facts, f"the checkpoint in {self.folder}")
 
     def results(self) -> dict[str, tuple[int, State]]:
         """The three sets of weights that are reported, with their epochs (from 1)."""

@@ -52,6 +52,15 @@ def load_weights(classifier: Classifier, weights: Mapping[str, Tensor]) -> None:
             tensor.copy_(weights[name])
 
 
+def part(tensors: Mapping[str, Tensor], prefix: str, device: torch.device) -> State:
+    """Tensors whose names begin with a prefix, without it."""
+    return {
+        name.removeprefix(prefix): tensor.to(device)
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
 def head_norm(classifier: Classifier) -> float:
     """The mean length of the head's class weights."""
     name = classifier.head_name
