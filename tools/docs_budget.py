@@ -42,7 +42,11 @@ def recipes(record: dict[str, Any]) -> str:
     for name in sorted(names, key=shares.__getitem__):
         found = [of(model, name) for model in record["models"]]
         drops = [[100 * row["beside_standard"]["drop"] for row in rows] for rows in found]
-        cells = [f"{signed(fmean(one))} ({signed(min(one))} to {signed(max(one))})" for one in drops]
+        ends = [max(100 * row["beside_standard"]["interval"][1] for row in rows) for rows in found]
+        cells = [
+            f"{signed(fmean(one))} ({signed(min(one))} to {signed(max(one))}; {signed(end)})"
+            for one, end in zip(drops, ends, strict=True)
+        ]
         lines.append([name, f"{100 * shares[name]:.1f}", *cells])
     models = [model["model"] for model in record["models"]]
     return table(["attack", "passes, %", *models], lines)
@@ -63,5 +67,8 @@ def passes(row: dict[str, Any]) -> int:
 def facts(record: dict[str, Any]) -> str:
     seeds = ", ".join(str(seed) for seed in record["seeds"])
     place = f"{record['hardware']['name']}, torch {record['versions']['torch']}, commit {record['commit']}"
-    what = f"{record['data']}, n = {record['images']:,}; means over seeds {seeds}, lowest and highest in brackets"
+    brackets = (
+        "in brackets the lowest and the highest seed, and the highest end of their paired 95% intervals"
+    )
+    what = f"{record['data']}, n = {record['images']:,}; means over seeds {seeds}; {brackets}"
     return f"({what}; {place}; `benchmarks/budget.py`)\n"
