@@ -14,13 +14,13 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.loop import Tick, perturb
 from scaleproof.attacks.oracles import Oracles
 from scaleproof.attacks.sampled import Sampled, check_audits, stages, whole
-from scaleproof.attacks.suites import OTHERWISE, Suite, suite, unique
+from scaleproof.attacks.suites import OTHERWISE, AnyAttacks, Suite, as_attacks
 from scaleproof.audit import audit_of, with_audit
 from scaleproof.contract import (
     Finding,
@@ -33,9 +33,9 @@ from scaleproof.contract import (
 )
 from scaleproof.evaluation import VERDICTS, Evaluation
 from scaleproof.examples import gathered, kept
-from scaleproof.images import Images, Rows, as_images, even_chunks, spans
+from scaleproof.images import AnyImages, Images, Rows, as_images, even_chunks, spans
 from scaleproof.look import FIRST_LOOK, data_mark, fingerprint, first_look, randomness
-from scaleproof.models.classifier import Classifier, as_classifier
+from scaleproof.models.classifier import AnyModel, Classifier, as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.parallel import ALONE, Group
 from scaleproof.progress import Meter, Report, chunk_label
@@ -50,9 +50,9 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def evaluate(
-    model: nn.Module,
-    images: Images | tuple[Tensor, Tensor],
-    attacks: Sequence[Attack] | str,
+    model: AnyModel,
+    images: AnyImages,
+    attacks: AnyAttacks,
     *,
     mode: Mode | None = None,
     seed: int = 0,
@@ -75,7 +75,7 @@ def evaluate(
     Several processes share the chunks through a `store` that all of them see; each returns the whole evaluation.
     With `keep_examples` it holds one adversarial example of each broken image, the first one found, bit for bit.
     """
-    attacks = suite(attacks) if isinstance(attacks, str) else attacks
+    attacks = as_attacks(attacks)
     usual = attacks.preset if isinstance(attacks, Suite) else OTHERWISE
     mode, draws = checked_mode(mode or usual.mode, attacks), usual.draws if draws is None else draws
     speed = Speed(precision=usual.precision) if speed is None else speed
@@ -86,7 +86,7 @@ def evaluate(
         findings = check_mode(classifier.net, allow_train_mode)
         with buffers_kept(classifier):
             units, found = store or MemoryStore(), []
-            for chosen in (unique(attacks), [whole(attack) for attack in attacks]):
+            for chosen in (attacks, [whole(attack) for attack in attacks]):
                 run = Run(classifier, source, chosen, mode, seed, batch_size, speed, units, draws)
                 run.keep = keep_examples
                 found.append(run.evaluation(findings, progress or (lambda _: None), group))

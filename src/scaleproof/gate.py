@@ -26,18 +26,17 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from scaleproof.attacks.base import Attack
-from scaleproof.attacks.suites import unique
+from scaleproof.attacks.suites import AnyAttacks, as_attacks
 from scaleproof.baseline import Baseline, check_attacks
 from scaleproof.contract import Finding, buffers_kept, check_mode
 from scaleproof.diagnosis import Check, is_reliable
 from scaleproof.evaluation import Share
 from scaleproof.evaluator import Run
-from scaleproof.images import Images, Rows, as_images
+from scaleproof.images import AnyImages, Rows, as_images
 from scaleproof.look import randomness
-from scaleproof.models.classifier import as_classifier
+from scaleproof.models.classifier import AnyModel, as_classifier
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
 from scaleproof.statistics import Paired, paired, part_interval
@@ -191,14 +190,14 @@ def random_order(count: int, seed: int) -> Rows:
     return np.argsort(chance, kind="stable").astype(np.int64)
 
 
-def cheap_first(attacks: Sequence[Attack]) -> tuple[Attack, ...]:
-    return tuple(sorted(unique(attacks), key=lambda attack: attack.steps * attack.restarts))
+def cheap_first(attacks: AnyAttacks) -> tuple[Attack, ...]:
+    return tuple(sorted(as_attacks(attacks), key=lambda attack: attack.steps * attack.restarts))
 
 
 def gate(
-    model: nn.Module,
-    images: Images | tuple[Tensor, Tensor],
-    attacks: Sequence[Attack],
+    model: AnyModel,
+    images: AnyImages,
+    attacks: AnyAttacks,
     rules: Rules,
     *,
     baseline: Baseline | None = None,

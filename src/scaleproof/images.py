@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import PurePath
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 Rows = NDArray[np.int64]
+FORMS = "a pair (images, labels) of tensors or arrays, a Dataset as load(...) gives it, or a DataLoader"
 
 
 class Images(Protocol):
@@ -46,9 +49,76 @@ class TensorImages:
         return self.x[positions], self.y[positions].long()
 
 
-def as_images(images: Images | tuple[Tensor, Tensor]) -> Images:
-    """Images as they are, or a pair of tensors made into such."""
-    return TensorImages(*images) if isinstance(images, tuple) else images
+Pair = tuple[Tensor | NDArray[Any], Tensor | ArrayLike]
+AnyImages = Images | Pair | DataLoader[Any]
+
+
+def as_images(images: AnyImages) -> Images:
+    """Images as they are, or a pair or the batches of a loader made into such."""
+    if isinstance(images, DataLoader):
+        return gathered_batches(images)
+    if isinstance(images, tuple | list):
+        if len(images) != 2:
+            raise ValueError(f"images must be {FORMS}, got {len(images)} things in a {type(images).__name__}")
+        return TensorImages(image_tensor(images[0]), label_tensor(images[1]))
+    if isinstance(images, Tensor) or not hasattr(images, "select"):
+        raise ValueError(f"images must be {FORMS}, got {unusable(images)}")
+    return images
+
+
+def unusable(images: object) -> str:
+    """What was given in place of labelled images, and what to give."""
+    kind = type(images).__name__
+    if isinstance(images, Tensor | np.ndarray):
+        return f"a {kind} alone: give its labels too, as (images, labels)"
+    if isinstance(images, str | PurePath):
+        return f"the text {str(images)!r}: load it first, with load({str(images)!r})"
+    if hasattr(images, "__getitem__"):
+        return f"a {kind}: for a dataset of torch give DataLoader(dataset, batch_size=256)"
+    return f"a {kind}"
+
+
+def image_tensor(images: Tensor | NDArray[Any]) -> Tensor:
+    """Tensors as they are; arrays as a Dataset takes them: bytes divided by 255, floats as float32."""
+    from scaleproof.data.dataset import to_unit_floats  # its package loads Pillow
+
+    if isinstance(images, Tensor):
+        return images
+    if not isinstance(images, np.ndarray):
+        raise ValueError(f"images must be a tensor or a numpy array, got {type(images).__name__}: stack them")
+    if images.dtype != np.uint8 and images.dtype.kind != "f":
+        raise ValueError(f"images must be bytes or floats in [0, 1], got an array of {images.dtype}")
+    return torch.from_numpy(to_unit_floats(images))
+
+
+def label_tensor(labels: Tensor | ArrayLike) -> Tensor:
+    """Tensors as they are, whole numbers of any width as int64."""
+    if isinstance(labels, Tensor):
+        return labels
+    found = np.asarray(labels)
+    if found.dtype.kind not in "iu":
+        raise ValueError(f"labels must be whole numbers of shape (N,), got {found.dtype} {found.shape}")
+    return torch.from_numpy(found.astype(np.int64))
+
+
+def gathered_batches(loader: DataLoader[Any]) -> TensorImages:
+    """Every batch (images, labels) of a loader, in the order in which it gives them; draws no global random numbers."""
+    with torch.random.fork_rng(devices=[]):
+        pairs = [labelled_batch(batch) for batch in loader]
+    if not pairs:
+        raise ValueError("a DataLoader must give at least one batch, got none")
+    x, y = zip(*pairs, strict=True)
+    return TensorImages(torch.cat(x), torch.cat(y))
+
+
+def labelled_batch(batch: object) -> tuple[Tensor, Tensor]:
+    parts = tuple(batch) if isinstance(batch, tuple | list) else ()
+    if len(parts) == 2 and all(isinstance(part, Tensor) for part in parts):
+        return parts
+    got = ", ".join(type(part).__name__ for part in parts) or type(batch).__name__
+    raise ValueError(
+        f"a DataLoader must give batches (images, labels) of two tensors, got {got}: pick them, with collate_fn"
+    )
 
 
 def spans(count: int, size: int) -> Iterator[Rows]:

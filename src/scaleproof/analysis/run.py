@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from scaleproof.analysis.classes import DEFAULT_CLASSES, Classes, ClassPlan, class_robustness
 from scaleproof.analysis.cosines import DEFAULT_COSINES, CosinePlan, Cosines, cosine_histograms
@@ -32,8 +31,9 @@ from scaleproof.analysis.weights import (
     movable_weights,
     weight_surface,
 )
-from scaleproof.images import Images
+from scaleproof.images import AnyImages
 from scaleproof.look import randomness
+from scaleproof.models.classifier import AnyModel
 from scaleproof.oracle import Oracle
 from scaleproof.progress import Report
 from scaleproof.speed import PLAIN, Speed
@@ -108,8 +108,8 @@ class Analysis:
 
 
 def analyse(
-    model: nn.Module,
-    images: Images | tuple[Tensor, Tensor],
+    model: AnyModel,
+    images: AnyImages,
     plan: Plan = DEFAULT_PLAN,
     *,
     threat: Threat = DEFAULT_THREAT,

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from scaleproof.attacks.pgd import PGD, si_pgd
 from scaleproof.contract import Finding, buffers_kept, check_mode
 from scaleproof.evaluator import checked_batch_size
-from scaleproof.images import Images, Rows, as_images
+from scaleproof.images import AnyImages, Images, Rows, as_images
 from scaleproof.look import FIRST_LOOK, first_look
 from scaleproof.losses import Objective, cosine_cross_entropy, cross_entropy
 from scaleproof.models.architectures import weights_digest
 from scaleproof.models.backward import described
-from scaleproof.models.classifier import Classifier, as_classifier
+from scaleproof.models.classifier import AnyModel, Classifier, as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.speed import PLAIN, Speed
 from scaleproof.store import settings_digest
@@ -44,8 +44,8 @@ class Subject:
     @classmethod
     def of(
         cls,
-        model: nn.Module,
-        images: Images | tuple[Tensor, Tensor],
+        model: AnyModel,
+        images: AnyImages,
         *,
         threat: Threat = DEFAULT_THREAT,
         seed: int = 0,

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
 
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.pgd import PGD
+from scaleproof.attacks.suites import AnyAttacks, as_attacks
 from scaleproof.evaluation import AttackResult, Evaluation, Share
 from scaleproof.evaluator import evaluate
-from scaleproof.images import Images, as_images, spans
-from scaleproof.models.classifier import Classifier, as_classifier
+from scaleproof.images import AnyImages, Images, as_images, spans
+from scaleproof.models.classifier import AnyModel, Classifier, as_classifier
 from scaleproof.oracle import Oracle
 from scaleproof.progress import Progress
 from scaleproof.rng import Rng
@@ -80,9 +80,9 @@ class Sweep:
 
 
 def scale_sweep(
-    model: nn.Module,
-    images: Images | tuple[Tensor, Tensor],
-    attacks: Sequence[PGD],
+    model: AnyModel,
+    images: AnyImages,
+    attacks: AnyAttacks,
     *,
     alphas: Sequence[float] = ALPHAS,
     seed: int = 0,
@@ -94,7 +94,8 @@ def scale_sweep(
 ) -> Sweep:
     """Attack h = f(alpha g) for each alpha: the same decisions, other logits."""
     checked_alphas(alphas)
-    classifier, images, store = as_classifier(model), as_images(images), store or MemoryStore()
+    classifier, source, store = as_classifier(model), as_images(images), store or MemoryStore()
+    chosen = sweepable(as_attacks(attacks))
     rows: list[SweepRow] = []
     evaluations: list[Evaluation] = []
     for number, alpha in enumerate(alphas):
@@ -102,8 +103,8 @@ def scale_sweep(
         report = shifted(progress, number, len(alphas), alpha)
         evaluation = evaluate(
             scaled,
-            images,
-            attacks,
+            source,
+            chosen,
             mode="independent",
             seed=seed,
             batch_size=batch_size,
@@ -113,7 +114,7 @@ def scale_sweep(
             allow_train_mode=allow_train_mode,
         )
         evaluations.append(evaluation)
-        rows += [sweep_row(scaled, images, alpha, attack, evaluation) for attack in attacks]
+        rows += [sweep_row(scaled, source, alpha, attack, evaluation) for attack in chosen]
     return Sweep(
         alphas=tuple(alphas),
         clean=evaluations[0].clean,

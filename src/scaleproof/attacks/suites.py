@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Literal
@@ -165,17 +165,49 @@ def suite(
     return found
 
 
+AnyAttacks = Attack | Sequence[Attack] | str
+
+
+def as_attacks(attacks: AnyAttacks) -> tuple[Attack, ...]:
+    """Attacks by name, one alone or several, checked; a suite stays one."""
+    if isinstance(attacks, str):
+        return suite(attacks)
+    if isinstance(attacks, Suite):
+        return attacks
+    several = isinstance(attacks, Iterable) and not isinstance(attacks, type)
+    return unique(tuple(attacks) if several else (attacks,))  # type: ignore[arg-type]
+
+
 def unique(attacks: Sequence[Attack]) -> tuple[Attack, ...]:
+    """Attacks that may share an evaluation: ready to run, each with a name of its own."""
     for attack in attacks:
-        if isinstance(attack, FunctionType):
-            raise ValueError(
-                f"a function is given as Foreign({attack.__name__}, name=..., threat=...), got it bare"
-            )
+        check_attack(attack)
     names = [attack.name for attack in attacks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice or not attacks:
         raise ValueError(f"attack names must be unique and at least one, got {', '.join(names) or 'none'}")
     return tuple(attacks)
+
+
+def check_attack(attack: object) -> None:
+    if isinstance(attack, FunctionType):
+        raise ValueError(
+            f"a function is given as Foreign({attack.__name__}, name=..., threat=...), got it bare"
+        )
+    if isinstance(attack, type):
+        name = attack.__name__
+        raise ValueError(
+            f"attacks must be made before they are given, got the class {name}: give {name}(...)"
+        )
+    if isinstance(attack, str):
+        raise ValueError(
+            f"a list must hold attacks, got the name {attack!r}: give suite({attack!r}), or all names in one text"
+        )
+    if not all(hasattr(attack, part) for part in ("name", "threat", "init", "step", "finish")):
+        raise ValueError(
+            f"attacks must be such as PGD(...), names such as 'pgd,si-pgd', or Foreign(function, name=...), "
+            f"got {type(attack).__name__}"
+        )
 
 
 def unknown(name: str, known: Sequence[str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from torch import Tensor, nn
 
 from scaleproof.checks.behaviour import BEHAVIOUR
 from scaleproof.checks.contract import CONTRACT
@@ -13,8 +12,8 @@ from scaleproof.checks.gradients import gradient_checks
 from scaleproof.checks.subject import Subject
 from scaleproof.contract import buffers_kept
 from scaleproof.diagnosis import Check, failed, is_reliable, not_asked
-from scaleproof.images import Images, as_images
-from scaleproof.models.classifier import Classifier, as_classifier
+from scaleproof.images import AnyImages, as_images
+from scaleproof.models.classifier import AnyModel, Classifier, as_classifier
 from scaleproof.threat import Threat
 
 __all__ = ["Check", "examine", "failed", "is_reliable"]
@@ -24,8 +23,8 @@ ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)  # wh
 
 
 def examine(
-    model: nn.Module,
-    images: Images | tuple[Tensor, Tensor],
+    model: AnyModel,
+    images: AnyImages,
     threat: Threat | None = None,
     *,
     count: int = IMAGES,

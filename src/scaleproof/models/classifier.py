@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePath
 from types import MethodType
 from typing import Any
 
@@ -36,7 +38,7 @@ class Classifier(nn.Module):
 
     def __init__(
         self,
-        net: nn.Module,
+        net: AnyModel,
         head: str | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
@@ -44,7 +46,7 @@ class Classifier(nn.Module):
         backward: StandIn | Mapping[str, StandIn] | None = None,
     ) -> None:
         super().__init__()
-        plain = unwrapped(net)
+        plain = unwrapped(network_in(net))
         inner = plain if isinstance(plain, Classifier) else None
         self.net: nn.Module = plain if inner is None else inner.net
         self.logit_scale = checked_scale(logit_scale) * (1.0 if inner is None else inner.logit_scale)
@@ -139,9 +141,40 @@ class Classifier(nn.Module):
         return (x - mean.view(shape)) / std.view(shape)
 
 
-def as_classifier(net: nn.Module) -> Classifier:
-    """A Classifier as it is, any other network inside a new one."""
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel:
+    """A classifier and where it came from; in eval mode, but for what a factory chose otherwise."""
+
+    classifier: Classifier
+    spec: str
+    architecture: str
+    sha256: str  # of the weights, see `weights_digest`
+    notes: tuple[str, ...] = ()
+
+
+AnyModel = nn.Module | LoadedModel
+
+
+def as_classifier(model: AnyModel) -> Classifier:
+    """A Classifier as it is, or the one that was loaded; any other network inside a new one."""
+    net = network_in(model)
     return net if isinstance(net, Classifier) else Classifier(net)
+
+
+def network_in(model: AnyModel) -> nn.Module:
+    """The network that was given, or an error that says how to come by one."""
+    if isinstance(model, LoadedModel):
+        return model.classifier
+    if isinstance(model, nn.Module):
+        return model
+    rule = "a model must be a torch.nn.Module or what load_model(...) gives"
+    if isinstance(model, str | PurePath):
+        raise ValueError(
+            f"{rule}, got the text {str(model)!r}: load it first, with load_model({str(model)!r})"
+        )
+    if isinstance(model, type):
+        raise ValueError(f"{rule}, got the class {model.__name__}: give an instance, {model.__name__}(...)")
+    raise ValueError(f"{rule}, got {type(model).__name__}: make it the forward of a Module")
 
 
 def checked_scale(scale: float) -> float:

@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,7 +29,7 @@ from scaleproof.models.architectures import (
     save_model,
     weights_digest,
 )
-from scaleproof.models.classifier import Classifier, as_classifier, unwrapped
+from scaleproof.models.classifier import Classifier, LoadedModel, as_classifier, unwrapped
 from scaleproof.models.huggingface import load_huggingface
 from scaleproof.models.operators import make_torchvision_importable
 from scaleproof.models.robustbench import load_robustbench
@@ -43,17 +43,6 @@ FORMS = (
     "robustbench:NAME@FOLDER or hf:FOLDER"
 )
 OTHERS = {"robustbench": load_robustbench, "hf": load_huggingface}  # what the rest of a spec means there
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadedModel:
-    """A classifier and where it came from; in eval mode, but for what a factory chose otherwise."""
-
-    classifier: Classifier
-    spec: str
-    architecture: str
-    sha256: str  # of the weights, see `weights_digest`
-    notes: tuple[str, ...] = ()
 
 
 def load_model(spec: str, *, architecture: str | None = None, classes: int = 10) -> LoadedModel:
