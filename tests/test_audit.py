@@ -128,7 +128,7 @@ def test_audits_of_two_sizes_or_alone_are_refused() -> None:
 def test_the_sentence_names_the_attacks_that_looked() -> None:
     net, data = case()
     evaluation = evaluate(
-        net, data, [NOTHING, Sampled(DoesNothing(name="other", label="Other"))], mode="cascade"
+        net, data, [NOTHING, Sampled(DoesNothing(threat=LINF, name="other", label="Other"))], mode="cascade"
     )
     (finding,) = [finding for finding in evaluation.findings if finding.name == "audit"]
     assert finding.meaning.startswith("Not AutoAttack standard: Other looked at")

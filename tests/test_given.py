@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import scaleproof
 from helpers import LinearNet, decisions, images
-from scaleproof import Classifier, Threat, evaluate, examine, load_model, scale_sweep
+from scaleproof import Classifier, Threat, evaluate, examine, load_model, scale_sweep, suite
 from scaleproof.analysis.subject import Subject
 from scaleproof.attacks import PGD, fgsm
 from scaleproof.gate import Rules, gate
@@ -156,3 +156,14 @@ def test_a_network_with_a_part_called_classifier_is_itself_the_model() -> None:
     net = nn.Sequential()
     net.add_module("classifier", LinearNet(4))
     assert Classifier(net.eval()).net is net
+
+
+def test_attacks_within_several_threats_are_refused() -> None:
+    mixed = [PGD(name="a", threat=Threat(eps=12 / 255)), PGD(name="b", threat=Threat(eps=2 / 255))]
+    message = (
+        "must share one threat.*a linf eps 0.047058823529411764, b linf eps 0.00784313725490196: evaluate"
+    )
+    with pytest.raises(ValueError, match=message):
+        evaluate(NET, (X, Y), mixed)
+    with pytest.raises(ValueError, match=r"must share one threat.*pgd linf eps .*, si-pgd l2 eps 0.5"):
+        evaluate(NET, (X, Y), [PGD(), *suite("si-pgd", Threat(norm="l2", eps=0.5))])

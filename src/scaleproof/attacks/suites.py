@@ -179,13 +179,19 @@ def as_attacks(attacks: AnyAttacks) -> tuple[Attack, ...]:
 
 
 def unique(attacks: Sequence[Attack]) -> tuple[Attack, ...]:
-    """Attacks that may share an evaluation: ready to run, each with a name of its own."""
+    """Attacks that may share an evaluation: ready to run, each with a name of its own, all within one threat."""
     for attack in attacks:
         check_attack(attack)
     names = [attack.name for attack in attacks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice or not attacks:
         raise ValueError(f"attack names must be unique and at least one, got {', '.join(names) or 'none'}")
+    if any(attack.threat != attacks[0].threat for attack in attacks):
+        found = ", ".join(f"{one.name} {one.threat.norm} eps {one.threat.eps}" for one in attacks)
+        raise ValueError(
+            f"attacks of one evaluation must share one threat, for they share one worst case, got {found}: "
+            "evaluate each threat on its own"
+        )
     return tuple(attacks)
 
 
