@@ -156,7 +156,11 @@ class Defense(ABC):
         """After the backward pass: update what persists, in place."""
 
     def adversarial(self, learner: Learner, batch: Batch) -> Tensor:
-        assert self.inner is not None
+        if self.inner is None:
+            raise ValueError(
+                f"adversarial examples need a training attack, {type(self).__name__} has none: "
+                "give it inner=Inner(threat=...)"
+            )
         with learner.attacking() as view:
             return self.inner.perturb(view, batch.x, batch.y, batch.noise)
 

@@ -42,7 +42,11 @@ def scale_invariant(
         return replace(changed, separate_cosine=scale if own else None)  # type: ignore[call-arg]
     if not inner:
         return changed
-    assert defense.inner is not None
+    if defense.inner is None:
+        raise ValueError(
+            f"SI's inner half changes a defense's training attack, {type(defense).__name__} has none: give it "
+            "inner=Inner(threat=...), or scale_invariant(..., inner=False) for the margin term alone"
+        )
     attack = replace(defense.inner, objective=defense.inner.objective.with_cosines(scale))
     return replace(changed, inner=attack)
 

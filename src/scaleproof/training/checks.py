@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from scaleproof.data import Dataset
-from scaleproof.defenses.base import Defense
+from scaleproof.defenses.base import Defense, Outcome
 from scaleproof.models.classifier import Classifier, evaluating
 from scaleproof.models.hypersphere import HypersphereHead
 from scaleproof.parallel import ALONE, Group
@@ -22,6 +22,25 @@ from scaleproof.training.config import TrainConfig
 def probe_threat(defense: Defense) -> Threat:
     """The ball that the defense trains against, 8/255 where it trains against none."""
     return defense.ball or Threat()
+
+
+def checked_outcome(defense: Defense, outcome: object) -> Outcome:
+    """What a defense returned for a batch: scalars by name, whose sum is the loss."""
+    if not isinstance(outcome, Outcome):
+        raise ValueError(
+            f"outcome of {type(defense).__name__} must return named terms, got {type(outcome).__name__}: "
+            "return self.finished({'loss': loss}, output, batch.y)"
+        )
+    if not outcome.terms:
+        raise ValueError(f"{type(defense).__name__} must return at least one term, got none")
+    for name, term in outcome.terms.items():
+        if not isinstance(term, Tensor) or term.dim() > 0:
+            got = f"shape {tuple(term.shape)}" if isinstance(term, Tensor) else type(term).__name__
+            raise ValueError(
+                f"terms of {type(defense).__name__} must be tensors of one number, got {got} for {name!r}: "
+                "take its mean over the batch"
+            )
+    return outcome
 
 
 def checked_validation(config: TrainConfig, count: int) -> int:

@@ -17,6 +17,7 @@ from scaleproof.parallel import Group
 from scaleproof.speed import GraphCache, Speed, choose
 from scaleproof.speed.fold import is_own
 from scaleproof.speed.precision import has_fast_bf16
+from scaleproof.training.checks import checked_outcome
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.images import Resident
 from scaleproof.training.learner import ModelLearner
@@ -107,7 +108,7 @@ class Stepper:
             if len(rows):
                 first = self.group.part(whole).start
                 batch = Batch(self.images.cropped(rows, places), self.images.labels[rows], noise, first)
-                outcome = defense.outcome(learner, batch, self.memory)
+                outcome = checked_outcome(defense, defense.outcome(learner, batch, self.memory))
                 (torch.stack(list(outcome.terms.values())).sum() * (len(rows) / whole)).backward()  # type: ignore[no-untyped-call]
                 with torch.no_grad():
                     defense.remember(outcome, batch, self.memory)

@@ -69,13 +69,13 @@ class Trainer:
         *,
         test: Dataset | None = None,
         speed: Speed | None = None,
-        folder: Path | None = None,
+        folder: Path | str | None = None,
         checkpoint_seconds: float = 60.0,
         group: Group = ALONE,
     ) -> None:
         classifier = as_classifier(classifier)
         self.classifier, self.defense, self.config, self.group = classifier, defense, config, group
-        self.folder, self.checkpoint_seconds = folder, checkpoint_seconds
+        self.folder, self.checkpoint_seconds = Path(folder) if folder else None, checkpoint_seconds
         self.device, speed = device_of(classifier), speed or Speed()
         rows, held_out = split(len(dataset), checked_validation(config, len(dataset)))
         check_batch(config.batch_size, len(rows), group)

@@ -1,0 +1,75 @@
+"""Mistakes in a defense of one's own, and in how it is trained, are told in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.nn.functional as F
+from torch import Tensor
+
+from scaleproof.defenses import AdversarialTraining, Defense, scale_invariant
+from scaleproof.defenses.base import Batch, Learner, Memory, Outcome
+from scaleproof.losses import logits
+from scaleproof.models.output import Output
+from scaleproof.training import Trainer
+from scaleproof.training.checkpoint import read_checkpoint
+from training_helpers import QUICK, finished, network, small
+
+
+def found(answer: Callable[[Tensor, Output], Any]) -> Defense:
+    """A defense without a training attack that makes something of the loss of each image."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Own(Defense):
+        name = "own"
+        label = "Own"
+
+        def outcome(self, learner: Learner, batch: Batch, memory: Memory) -> Outcome:
+            output = learner.outputs(batch.x, "clean")
+            made: Outcome = answer(F.cross_entropy(logits(output), batch.y, reduction="none"), output)
+            return made
+
+    return Own()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda loss, output: loss.mean(), r"outcome of Own must return named terms, got Tensor: return self.fin"),
+        (lambda loss, output: {"loss": loss.mean()}, "must return named terms, got dict"),
+        (lambda loss, output: Outcome({}, output), "Own must return at least one term, got none"),
+        (lambda loss, output: Outcome({"clean": loss}, output), r"of one number, got shape \(24,\) for 'clean'"),
+        (lambda loss, output: Outcome({"clean": 1.5}, output), "of one number, got float for 'clean'"),  # type: ignore[dict-item]
+    ],
+)  # fmt: skip
+def test_what_a_defense_returns_must_be_named_terms(
+    answer: Callable[[Tensor, Output], Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        finished(Trainer(network(), small(), found(answer), QUICK))
+
+
+def test_si_needs_an_attack_to_change() -> None:
+    plain = found(lambda loss, output: Outcome({"clean": loss.mean()}, output))
+    message = r"training attack, Own has none: give it inner=Inner\(threat=...\), or scale_invariant"
+    with pytest.raises(ValueError, match=message):
+        scale_invariant(plain)
+    assert scale_invariant(plain, inner=False).margin is not None
+
+
+def test_adversarial_examples_need_an_attack() -> None:
+    method = replace(AdversarialTraining(), inner=None)
+    with pytest.raises(
+        ValueError, match="need a training attack, AdversarialTraining has none: give it inner="
+    ):
+        finished(Trainer(network(), small(), method, QUICK))
+
+
+def test_a_folder_may_be_given_as_text(tmp_path: Path) -> None:
+    method = found(lambda loss, output: Outcome({"clean": loss.mean()}, output))
+    finished(Trainer(network(), small(), method, replace(QUICK, epochs=1), folder=str(tmp_path / "kept")))
+    assert read_checkpoint(tmp_path / "kept") is not None
