@@ -257,3 +257,14 @@ def test_what_no_scale_can_fool_is_not_held_against_a_model() -> None:
     y = decisions(net, x)
     assert "gradient-zero" in failed(examine(net, (x, y), THREAT))
     assert failed(examine(net, (x, y), THREAT, invariant=True)) == ()
+
+
+def test_checks_that_were_not_run_find_nothing_and_mend_nothing() -> None:
+    net, x = SmallConvNet().eval(), images(8, (3, 8, 8))
+    checks = examine(net, (x, decisions(net, x)), THREAT, invariant=True, draws=2)
+    told = {check.name: check.advice for check in checks if check.passed is None}
+    assert told == {
+        "scale": "",
+        "silent-success": "",
+        "transfer": "In Python, examine(..., surrogate=...) takes another model.",
+    }

@@ -13,7 +13,7 @@ class Check:
 
     name: str
     label: str
-    passed: bool | None  # None where it could not be asked
+    passed: bool | None  # None where it was not asked
     value: float | None = None
     limit: float | None = None  # passed up to here
     meaning: str
@@ -37,7 +37,8 @@ def at_most(name: str, label: str, value: float, limit: float, meaning: str, adv
     )
 
 
-def not_asked(name: str, label: str, why: str, advice: str) -> Check:
+def not_asked(name: str, label: str, why: str, advice: str = "") -> Check:
+    """A check without an answer; the advice, if any, is how to get one, never a remedy for what nobody found."""
     return Check(name=name, label=label, passed=None, meaning=why, advice=advice)
 
 
