@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from scaleproof.files import write_atomically
-from scaleproof.store import FolderStore, open_run, read_arrays, write_arrays, write_json
+from scaleproof.store import FolderStore, changes, open_run, read_arrays, write_arrays, write_json
 
 ROOT = Path(__file__).parent
 COMMAND = [
@@ -186,6 +186,46 @@ def test_a_folder_is_claimed_once(tmp_path: Path) -> None:
     (other / "cat.png").touch()
     with pytest.raises(ValueError, match="is not empty and holds no run"):
         open_run(other, {"seed": 0})
+
+
+def attack(**settings: object) -> dict[str, object]:
+    usual = {"attack": "pgd", "norm": "linf", "eps": 8 / 255, "objective": "cross_entropy"}
+    return usual | {"steps": 20, "step_size": 2 / 255, "start": "uniform"} | settings
+
+
+LONG = "def theirs(model, x, y): return the_same_long_beginning_of_a_text_of_over_sixty_letters(x) + "
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "message"),
+    [
+        ([attack()], (attack(),), ""),
+        (
+            [attack()],
+            (attack(eps=4 / 255),),
+            "attacks[0].eps was 0.03137254901960784, is 0.01568627450980392",
+        ),
+        (
+            [attack(), attack(steps=10)],
+            (attack(), attack(steps=40)),
+            "attacks[1].steps was 10, is 40",
+        ),
+        ([attack()], (attack(), attack()), "attacks.length was 1, is 2"),
+        (
+            [attack()],
+            (attack(attack="apgd", eps=1, norm="l2", steps=3),),
+            "attacks[0].attack was 'pgd', is 'apgd'; attacks[0].eps was 0.03137254901960784, is 1; "
+            "attacks[0].norm was 'linf', is 'l2'; and 1 more",
+        ),
+        (
+            [{"source": LONG + "1"}],
+            ({"source": LONG + "2"},),
+            "attacks[0].source was ...y_letters(x) + 1', is ...y_letters(x) + 2'",
+        ),
+    ],
+)
+def test_what_differs_is_told_by_its_place(before: object, now: object, message: str) -> None:
+    assert changes({"settings": {"attacks": before}}, {"attacks": now}) == message
 
 
 def test_damaged_arrays_read_as_absent(tmp_path: Path) -> None:
