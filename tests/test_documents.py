@@ -79,6 +79,15 @@ def test_the_page_on_defenses_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'margin'" in capsys.readouterr().out
 
 
+def test_the_page_on_comparisons_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "report.md").read_text(), re.DOTALL)
+    page: dict[str, Any] = {"__name__": "page"}
+    exec(compile(block, "report.md", "exec"), page)
+    assert page["found"].count == 50
+    assert page["found"].lost > page["found"].won
+    assert "the accuracy drops by" in capsys.readouterr().out
+
+
 def test_kept_runs_are_kept_without_what_is_of_no_use(tmp_path: Path) -> None:
     """Digests of examples that are not there do not compress; a training brings its curve."""
     run = next((ROOT / "docs" / "results" / "paper").glob("*/*/seed-0/train"))
