@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scaleproof.attacks.base import Attack, attack_settings
 from scaleproof.claims import Document, evaluation_of, read_json
 from scaleproof.data import Dataset
-from scaleproof.store import differences, read_arrays
+from scaleproof.differences import differences
+from scaleproof.store import read_arrays
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from scaleproof.differences import differences, told
 from scaleproof.files import UNFINISHED, write_atomically
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -99,8 +100,6 @@ class FolderStore:
 
 
 UNITS = "units"
-LONGEST = 60  # of a setting in a message
-MOST_TOLD = 3  # settings in a message
 
 
 def close_run(folder: Path, run: Mapping[str, object]) -> None:
@@ -142,34 +141,4 @@ def changes(before: Mapping[str, Any], settings: Mapping[str, object]) -> str:
     had, wanted = before.get("settings", {}), settings
     if had.get("kind") != wanted.get("kind"):
         return f"it is of kind {had.get('kind')!r}, this one of kind {wanted.get('kind')!r}"
-    found = differences("", had, wanted)
-    told = "; ".join(f"{key} was {old}, is {new}" for key, old, new in map(shortened, found[:MOST_TOLD]))
-    return told if len(found) <= MOST_TOLD else f"{told}; and {len(found) - MOST_TOLD} more"
-
-
-def differences(path: str, old: Any, new: Any) -> list[tuple[str, Any, Any]]:
-    """Leaves of nested settings that are not the same, with their dotted names; `[0]` is the first of a list."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        keys = sorted({*old, *new})
-        return [item for key in keys for item in differences(f"{path}.{key}", old.get(key), new.get(key))]
-    if isinstance(old, list | tuple) and isinstance(new, list | tuple):
-        pairs = enumerate(zip(old, new, strict=False))
-        found = [item for number, pair in pairs for item in differences(f"{path}[{number}]", *pair)]
-        return found + differences(f"{path}.length", len(old), len(new))
-    return [] if old == new else [(path.removeprefix("."), old, new)]
-
-
-def shortened(item: tuple[str, Any, Any]) -> tuple[str, str, str]:
-    """A leaf with both values in few words: of long ones the part where they begin to differ."""
-    path, old, new = item[0], repr(item[1]), repr(item[2])
-    if max(len(old), len(new)) <= LONGEST:
-        return path, old, new
-    letters = enumerate(zip(old, new, strict=False))
-    first = next((place for place, (one, other) in letters if one != other), min(len(old), len(new)))
-    start = max(0, first - LONGEST // 4)
-    return path, part_of(old, start), part_of(new, start)
-
-
-def part_of(text: str, start: int) -> str:
-    before, after = "..." if start else "", "..." if len(text) > start + LONGEST else ""
-    return f"{before}{text[start : start + LONGEST]}{after}"
+    return told(differences("", had, wanted))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from scaleproof.data import Dataset
 from scaleproof.defenses.base import Defense, Outcome
+from scaleproof.differences import differences, told
 from scaleproof.models.classifier import Classifier, evaluating
 from scaleproof.models.hypersphere import HypersphereHead
 from scaleproof.parallel import ALONE, Group
@@ -97,12 +98,10 @@ def identity(dataset: Dataset, defense: Defense, config: TrainConfig) -> dict[st
 
 def check_identity(then: Mapping[str, Any] | None, now: Mapping[str, Any], folder: Path | None) -> None:
     """A checkpoint of another training must not be gone on with."""
-    changed = [] if then is None else [key for key in now if then.get(key) != now[key]]
-    if then is not None and changed:
-        key = changed[0]
+    changed = [] if then is None else differences("", then, now)
+    if changed:
         raise ValueError(
-            f"{folder} holds a checkpoint of another training: its {key} was {then[key]}, is {now[key]}: give "
-            "another folder"
+            f"{folder} holds a checkpoint of another training ({told(changed)}): give another folder"
         )
 
 

@@ -1,0 +1,45 @@
+"""In what two nested settings differ, leaf by leaf, and how to say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+LONGEST = 60  # of a setting in a message
+MOST_TOLD = 3  # settings in a message
+
+Difference = tuple[str, Any, Any]  # the dotted name of a leaf, its value before, and now
+
+
+def differences(path: str, old: Any, new: Any) -> list[Difference]:
+    """Leaves of nested settings that are not the same, with their dotted names; `[0]` is the first of a list."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        keys = sorted({*old, *new})
+        return [item for key in keys for item in differences(f"{path}.{key}", old.get(key), new.get(key))]
+    if isinstance(old, list | tuple) and isinstance(new, list | tuple):
+        pairs = enumerate(zip(old, new, strict=False))
+        found = [item for number, pair in pairs for item in differences(f"{path}[{number}]", *pair)]
+        return found + differences(f"{path}.length", len(old), len(new))
+    return [] if old == new else [(path.removeprefix("."), old, new)]
+
+
+def told(found: Sequence[Difference]) -> str:
+    """The first few differences in words, and how many more there are."""
+    words = "; ".join(f"{key} was {old}, is {new}" for key, old, new in map(shortened, found[:MOST_TOLD]))
+    return words if len(found) <= MOST_TOLD else f"{words}; and {len(found) - MOST_TOLD} more"
+
+
+def shortened(item: Difference) -> tuple[str, str, str]:
+    """A leaf with both values in few words: of long ones the part where they begin to differ."""
+    path, old, new = item[0], repr(item[1]), repr(item[2])
+    if max(len(old), len(new)) <= LONGEST:
+        return path, old, new
+    letters = enumerate(zip(old, new, strict=False))
+    first = next((place for place, (one, other) in letters if one != other), min(len(old), len(new)))
+    start = max(0, first - LONGEST // 4)
+    return path, part_of(old, start), part_of(new, start)
+
+
+def part_of(text: str, start: int) -> str:
+    before, after = "..." if start else "", "..." if len(text) > start + LONGEST else ""
+    return f"{before}{text[start : start + LONGEST]}{after}"
