@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from scaleproof import losses
 from scaleproof.data import load
-from scaleproof.models import Classifier, load_model
+from scaleproof.models import Classifier, build, load_model
 from scaleproof.oracle import Oracle
 from scaleproof.speed import PLAIN, Speed, exact_float32, tf32_float32
-from scaleproof.speed.fold import can_fold, fold
+from scaleproof.speed.fold import can_fold, fold, is_own
 from scaleproof.speed.precision import arithmetic_units
 from speed_fixtures import NETWORKS, trained_looking
 
@@ -163,3 +163,21 @@ def test_tf32_is_float32_on_a_cpu() -> None:
     )
     assert torch.equal(one.gradient, two.gradient)
     assert Oracle(net, speed=Speed(precision="tf32")).describe()["precision"] == "tf32"
+
+
+@pytest.mark.parametrize("name", ["resnet-tiny", "preact-resnet18"])
+@pytest.mark.parametrize(
+    "stem",
+    [
+        nn.Conv2d(1, 16, 3, 1, 1, bias=False),
+        nn.Conv2d(3, 16, 3, 1, 1),
+        nn.Conv2d(3, 16, 3, 2, 1, bias=False),
+        nn.Conv2d(3, 16, 3, 1, 1, bias=False, padding_mode="reflect"),
+    ],
+)
+def test_another_stem_makes_a_network_nobody_s_own(name: str, stem: nn.Conv2d) -> None:
+    """What is written out by hand for our networks knows one stem."""
+    net = build(name)
+    assert is_own(net)
+    net.conv1 = stem
+    assert not is_own(net)

@@ -25,13 +25,29 @@ def can_fold(net: nn.Module) -> bool:
 
 def is_own(net: nn.Module) -> bool:
     """Whether `net` is one of our architectures as we built it: no hooks, no part replaced or patched."""
-    return type(net) in (ResNet, PreActResNet) and all(untouched(module) for module in net.modules())
+    if not isinstance(net, ResNet | PreActResNet) or type(net) not in (ResNet, PreActResNet):
+        return False
+    return all(untouched(module) for module in net.modules()) and is_stem(net.conv1)
 
 
 def untouched(module: nn.Module) -> bool:
     if type(module) not in PARTS or "forward" in vars(module):
         return False
+    if isinstance(module, nn.Conv2d) and not is_plain(module):
+        return False
     return not (module._forward_hooks or module._forward_pre_hooks)
+
+
+def is_plain(convolution: nn.Conv2d) -> bool:
+    """As all of ours are: what is written out by hand knows no bias, groups, dilation or other padding."""
+    usual = convolution.groups == 1 and convolution.dilation == (1, 1) and convolution.padding_mode == "zeros"
+    return usual and convolution.bias is None
+
+
+def is_stem(convolution: nn.Conv2d) -> bool:
+    """The first convolution of ours: three channels, 3x3, stride 1, one pixel of padding."""
+    sizes = (convolution.kernel_size, convolution.stride, convolution.padding)
+    return convolution.in_channels == 3 and sizes == ((3, 3), (1, 1), (1, 1))
 
 
 def fold(net: OwnNetwork) -> OwnNetwork:
