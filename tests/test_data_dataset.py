@@ -32,7 +32,22 @@ def floats(index, value):
     [
         ({"images": [[1]]}, "must be a numpy array; this is a list"),
         ({"images": np.zeros((4, 3, 2, 2))}, "uint8 .* or float32 .*; these are float64"),
-        ({"images": np.zeros((4, 2, 2, 3), np.uint8)}, r"\(N, 3, height, width\); this is \(4, 2, 2, 3\)"),
+        (
+            {"images": np.zeros((4, 2, 2, 3), np.uint8)},
+            r"this is \(4, 2, 2, 3\). Channels last: use .transpose",
+        ),
+        (
+            {"images": np.zeros((4, 2, 2, 1), np.uint8)},
+            r"this is \(4, 2, 2, 1\). Channels last: use .transpose",
+        ),
+        ({"images": np.zeros((4, 2, 2), np.uint8)}, r"without an axis of channels: use images\[:, None\]"),
+        ({"images": np.zeros((4, 12), np.uint8)}, r"Flat rows: use .reshape\(-1, channels, height, width\)"),
+        ({"images": np.zeros((4, 4, 2, 2), np.uint8)}, r"leave the transparency out with images\[:, :3\]"),
+        ({"images": np.zeros((4, 2, 2, 4), np.uint8)}, r"images\[..., :3\].transpose\(0, 3, 1, 2\)"),
+        (
+            {"images": np.zeros((4, 5, 2, 2), np.uint8)},
+            r"this is \(4, 5, 2, 2\). Give images of 1 or 3 channels",
+        ),
         ({"images": np.zeros((0, 3, 2, 2), np.uint8)}, "at least one pixel"),
         ({"labels": [0, 1, 0, 1]}, "numpy array of int64; this is list"),
         ({"labels": np.zeros(4, np.int32)}, "numpy array of int64; this is int32"),
@@ -49,6 +64,12 @@ def floats(index, value):
 def test_bad_input_is_refused_with_the_value_seen(change, message):
     with pytest.raises(ValueError, match=message):
         make(**change)
+
+
+def test_grey_images_have_one_channel():
+    x, _ = make(images=np.full((4, 1, 2, 2), 51, np.uint8)).batch(0, 4)
+    assert x.shape == (4, 1, 2, 2)
+    assert x[0, 0, 0, 0] == torch.tensor(51) / 255
 
 
 def test_offender_beyond_the_first_piece_has_its_own_index():

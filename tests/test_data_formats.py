@@ -144,14 +144,30 @@ def test_npz_in_either_layout(tmp_path_factory, dtype, last):
     assert (dataset.name, dataset.classes) == ("mine", ("0", "1", "2", "3", "4"))
 
 
+@pytest.mark.parametrize("shape", [(5, 8, 6), (5, 8, 6, 1), (5, 1, 8, 6)])
+def test_npz_of_grey_images_in_any_layout(tmp_path, shape):
+    images = np.random.default_rng(0).integers(0, 256, (5, 1, 8, 6), np.uint8)
+    dataset = save(tmp_path, images=images.reshape(shape), labels=np.arange(5))
+    assert np.array_equal(dataset.images, images)
+
+
 GOOD = {"images": np.zeros((2, 3, 8, 8), np.uint8), "labels": np.array([0, 1])}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"images": np.zeros((2, 8, 8, 1), np.uint8)}, r"shape is \(2, 8, 8, 1\), so neither is"),
-        ({"images": np.zeros((2, 3, 8, 3), np.uint8)}, "so both are of size 3"),
+        (
+            {"images": np.zeros((2, 8, 8, 2), np.uint8)},
+            r"shape is \(2, 8, 8, 2\), so no axis may be .* 1 or 3",
+        ),
+        (
+            {"images": np.zeros((2, 8, 8, 4), np.uint8)},
+            r"leave the transparency out with images\[\.\.\., :3\]",
+        ),
+        ({"images": np.zeros((2, 64), np.uint8)}, r"Flat rows: use .reshape\(-1, channels, height, width\)"),
+        ({"images": np.zeros((2, 3, 8, 3), np.uint8)}, "both the second and the last axis may be"),
+        ({"images": np.zeros((2, 1, 8, 3), np.uint8)}, "both the second and the last axis may be"),
         ({"images": np.zeros((2, 3, 8, 8), np.int64)}, "uint8 .* or floats .*; these are int64"),
         ({"images": np.full((2, 3, 8, 8), 200.0)}, "image 0 holds 200. Divide by 255"),
         ({"labels": np.array([0.5, 1])}, "labels must be whole numbers; these are float64"),

@@ -8,7 +8,7 @@ from tokenize import TokenError
 
 import numpy as np
 
-from scaleproof.data.dataset import Array, Dataset, label_remedy
+from scaleproof.data.dataset import CHANNELS, Array, Dataset, label_remedy, shape_remedy
 
 MOST_CLASSES = 100_000
 _BROKEN = (ValueError, EOFError, OSError, RuntimeError, TokenError, zipfile.BadZipFile, zlib.error)
@@ -35,14 +35,21 @@ def read_npz(path: Path, split: str) -> Dataset:
 
 
 def channels_first(images: Array, label: str) -> Array:
-    """Bring (N, H, W, 3) or (N, 3, H, W) into the latter; refuse what could be both or neither."""
-    first = images.ndim == 4 and images.shape[1] == 3
-    last = images.ndim == 4 and images.shape[3] == 3
+    """Bring (N, H, W), (N, H, W, C) or (N, C, H, W) into the last, C being 1 or 3; refuse what is in doubt."""
+    if images.ndim == 3:
+        return images[:, None]
+    first = images.ndim == 4 and images.shape[1] in CHANNELS
+    last = images.ndim == 4 and images.shape[3] in CHANNELS
     if first == last:
-        both = "both are of size 3" if first else "neither is"
+        remedy = (
+            "Pad the images, so that one of the two alone has the size 1 or 3."
+            if first
+            else shape_remedy(images.shape)
+        )
         raise ValueError(
-            f"{label}: images must have the shape (N, H, W, 3) or (N, 3, H, W), with one axis of 3 channels; "
-            f"the shape is {images.shape}, so {both}. Save colour images."
+            f"{label}: images must have the shape (N, H, W, 3) or (N, 3, H, W), or where they are grey (N, H, W), "
+            f"(N, H, W, 1) or (N, 1, H, W); the shape is {images.shape}, so "
+            f"{'both the second and the last' if first else 'no'} axis may be that of the channels. {remedy}"
         )
     return images if first else np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 

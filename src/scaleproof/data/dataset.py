@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 Array = NDArray[Any]
+CHANNELS = (1, 3)  # grey or colour
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,7 +75,7 @@ def to_unit_floats(images: Array) -> NDArray[np.float32]:
 
 
 def _check_images(images: Array) -> None:
-    """Require a non-empty (N, 3, H, W) array of uint8 or float32."""
+    """Require a non-empty (N, 3, H, W) or (N, 1, H, W) array of uint8 or float32."""
     if not isinstance(images, np.ndarray):
         raise ValueError(f"images must be a numpy array; this is a {type(images).__name__}. Use np.asarray.")
     if images.dtype not in (np.uint8, np.float32):
@@ -82,13 +83,28 @@ def _check_images(images: Array) -> None:
             f"images must be uint8 (0 to 255) or float32 (0 to 1); these are {images.dtype}. "
             "Convert them with .astype."
         )
-    if images.ndim != 4 or images.shape[1] != 3:
+    if images.ndim != 4 or images.shape[1] not in CHANNELS:
         raise ValueError(
-            f"images must have the shape (N, 3, height, width); this is {images.shape}. "
-            "Channels last: use .transpose(0, 3, 1, 2)."
+            "images must have the shape (N, 3, height, width), or (N, 1, height, width) where they are grey; "
+            f"this is {images.shape}. {shape_remedy(images.shape)}"
         )
     if images.size == 0:
         raise ValueError(f"images must hold at least one pixel; the shape is {images.shape}.")
+
+
+def shape_remedy(shape: tuple[int, ...]) -> str:
+    """Say what brings an array of another shape into (N, channels, height, width)."""
+    if len(shape) == 4 and shape[3] in CHANNELS:
+        return "Channels last: use .transpose(0, 3, 1, 2)."
+    if len(shape) == 4 and shape[1] == 4:
+        return "Four channels: leave the transparency out with images[:, :3]."
+    if len(shape) == 4 and shape[3] == 4:
+        return "Four channels: leave the transparency out with images[..., :3].transpose(0, 3, 1, 2)."
+    if len(shape) == 3:
+        return "Grey images without an axis of channels: use images[:, None]. A single image: images[None]."
+    if len(shape) == 2:
+        return "Flat rows: use .reshape(-1, channels, height, width)."
+    return "Give images of 1 or 3 channels."
 
 
 def _check_labels(labels: Array, images: int, classes: int) -> None:

@@ -134,7 +134,8 @@ class Classifier(nn.Module):
             return x
         if x.dim() < 2 or x.shape[1] != len(self.mean):
             raise ValueError(
-                f"images must have {len(self.mean)} channels, as many as mean and std, got {tuple(x.shape)}"
+                f"images must have {len(self.mean)} channels, as many as mean and std, got {tuple(x.shape)}: "
+                "give other images or another network"
             )
         shape = (-1,) + (1,) * (x.dim() - 2)
         mean, std = self.mean.to(x), self.std.to(x)
