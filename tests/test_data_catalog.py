@@ -142,6 +142,12 @@ def test_wrong_split_and_folder_of_nothing_or_of_two(batches, tmp_path):
         data.load(tmp_path)
 
 
+def test_a_file_of_another_kind_is_no_absent_one(tmp_path):
+    (tmp_path / "mine.h5").write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"mine\.h5 must be an \.npz file or a folder; it is another file"):
+        data.load(tmp_path / "mine.h5")
+
+
 def test_own_mosaics_and_arrays_by_path(batches, tmp_path):
     mosaic.write_parts(data_files.some_images(3), tmp_path / "walks" / "test")
     np.save(tmp_path / "walks" / "test_labels.npy", np.array([2, 0, 1]))

@@ -5,7 +5,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from scaleproof.data import arrays, locate, mosaic, samples
+from scaleproof.data import arrays, class_folders, locate, mosaic, samples
 from scaleproof.data.dataset import Dataset
 from scaleproof.data.download import Progress, Remote, fetch
 from scaleproof.data.known import SVHN_MD5
@@ -104,7 +104,7 @@ def _load_published(name: str, split: str, root: Path) -> Dataset:
 
 
 def _load_folder(folder: Path, split: str) -> Dataset:
-    """Read the one set that a folder holds."""
+    """Read the one set that a folder holds: a published one, mosaics, or class folders of images."""
     own = folder.resolve().name
     if mosaic.is_there(folder, split) and own not in PUBLISHED:
         return mosaic.read_folder(folder, split, name=own)
@@ -112,17 +112,27 @@ def _load_folder(folder: Path, split: str) -> Dataset:
     found = [place for place in places if place is not None]
     if mosaic.is_there(folder, split):
         found = [place for place in found if place.name == own]
+    if not found and not _holds_mosaics(folder) and class_folders.is_there(folder):
+        return class_folders.read(folder, split)
     if len(found) != 1:
         seen = ", ".join(place.name for place in found) or "none"
         raise ValueError(
-            f"{folder} must hold one set with a {split} split, as batches, archives, MATLAB files or "
-            f"mosaics; found: {seen}. Give a name and folder={str(folder)!r}, or another path."
+            f"{folder} must hold one set with a {split} split: a subfolder of images (PNG, JPEG, WebP) for each "
+            f"class, or a published set as batches, archives, MATLAB files or mosaics; found: {seen}. "
+            f"Give a name and folder={str(folder)!r}, or another path."
         )
     return locate.read(found[0])
 
 
+def _holds_mosaics(folder: Path) -> bool:
+    """Say whether the pictures in a folder are mosaics of some split, and no images themselves."""
+    return any(mosaic.is_there(folder, split) for split in SPLITS)
+
+
 def _unknown(name: str) -> ValueError:
     """Say that a name is unknown, and which one is near."""
+    if Path(name).expanduser().is_file():
+        return ValueError(f"{name} must be an .npz file or a folder; it is another file. Give one of those.")
     if os.sep in name or "." in name:
         return ValueError(
             f"{name} is not there. Give an .npz file, a folder, or one of {', '.join(names())}."
