@@ -59,3 +59,13 @@ class Seeded(WithoutNorm):
 
 def seeded() -> Seeded:
     return Seeded()
+
+
+def grey() -> WithoutNorm:
+    """For images of one channel and two classes; the same weights every time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net = WithoutNorm()
+        net.body[0] = torch.nn.Conv2d(1, 8, 3, 2, 1)
+        net.head = torch.nn.Linear(16, 2)
+    return net.eval()

@@ -32,6 +32,7 @@ from scaleproof.defenses.base import Batch
 from scaleproof.speed import Speed
 from scaleproof.training import TrainConfig, Trainer
 from scaleproof.training.checkpoint import read_checkpoint
+from scaleproof.training.checks import check_alike
 from test_train_command import ENVIRONMENT, QUICK, TESTS
 from training_helpers import QUICK as CONFIG
 from training_helpers import finished, network, small, trainer
@@ -227,6 +228,38 @@ def test_test_images_of_a_class_that_nobody_trains_are_refused(tmp_path: Path) -
     code, error, _ = invoke("at", *settings, "--batch-size", "20", "--out", str(tmp_path / "run"))
     assert code != 0
     assert "the test images have the label 3, the training images 3 classes" in error
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "others", "message"),
+    [
+        (["cat", "dog", "owl"], ["cat", "owl", "dog"], "class 1 is 'dog' in the training images (train) and 'owl'"),
+        (["cat", "dog", "owl"], ["cat", "dog", "elk"], "class 2 is 'owl' in the training images (train) and 'elk'"),
+        (["0", "10", "2"], None, "class 1 is '10' in the training images (train) and '1' in the test images (test)"),
+        (["cat", "dog", "owl"], ["cat", "dog", "owl"], None),
+        (["cat", "dog", "owl"], None, None),
+        (None, ["cat", "dog", "owl"], None),
+        (["cat", "dog", "owl", "elk"], ["cat", "dog", "owl"], None),
+    ],
+)  # fmt: skip
+def test_classes_that_contradict_are_refused(
+    tmp_path: Path, names: list[str] | None, others: list[str] | None, message: str | None
+) -> None:
+    images, labels = load("sample-train").first(60), load("sample-train").first(60).labels % 3
+    for name, classes in (("train", names), ("test", others)):
+        named = {} if classes is None else {"classes": np.array(classes)}
+        shifted = images.images if name == "train" else images.images[:, :, ::-1]
+        np.savez(tmp_path / f"{name}.npz", images=shifted, labels=labels, **named)  # type: ignore[arg-type]
+    training, test = (load(tmp_path / f"{name}.npz") for name in ("train", "test"))
+    if message is None:
+        check_alike(training, test, "resnet18")
+        return
+    settings = ["--data", str(tmp_path / "train.npz"), "--test-data", str(tmp_path / "test.npz")]
+    code, error, _ = invoke("at", *settings, "--batch-size", "20", "--out", str(tmp_path / "run"))
+    assert code != 0
+    assert message in error
+    assert "the same classes in the same order" in error
     assert not (tmp_path / "run").exists()
 
 

@@ -70,6 +70,7 @@ def show_rooms(
 
     from scaleproof.cli.setup import checked_device, limited
     from scaleproof.data import load
+    from scaleproof.look import first_logits
     from scaleproof.models import Classifier
     from scaleproof.museum import ANNEX, ROOMS, room, visit
     from scaleproof.provenance import provenance
@@ -81,6 +82,7 @@ def show_rooms(
     place, images = checked_device(device), limited(load(data), limit)
     threat = Threat(eps=UNSET if eps is None else options.number(eps, "eps"))
     net = bare_network(model).to(place)
+    first_logits(Classifier(net), images)  # refuses images that the network does not take
     exhibits = [(found, strength) for found in rooms for strength in found.strengths]
     visits = [
         visit(found, strength, net, images, threat, surrogate=Classifier(net), seed=seed)

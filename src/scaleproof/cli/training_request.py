@@ -70,7 +70,7 @@ class TrainRequest:
         from scaleproof.models.specs import is_path
         from scaleproof.train import Plan
         from scaleproof.training import recipe
-        from scaleproof.training.checks import check_labels, probe_threat
+        from scaleproof.training.checks import check_alike, probe_threat
 
         if self.he or (":" not in self.model and not is_path(self.model)):
             checked_architecture(self.model)
@@ -81,7 +81,7 @@ class TrainRequest:
         whole = load(self.data, split="train", folder=self.data_folder)
         dataset = limited(whole, self.limit)
         test = self.test(whole, dataset)
-        check_labels(dataset, test)
+        check_alike(dataset, test, self.model)
         config = fitted(config, len(dataset))
         seeds = self.seed_list()
         name = defense.label + ("-SI" if self.si else "") + ("-HE" if self.he else "")

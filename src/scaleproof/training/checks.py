@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scaleproof.contract import understood
 from scaleproof.data import Dataset
 from scaleproof.defenses.base import Defense, Outcome
 from scaleproof.differences import differences, told
-from scaleproof.models.classifier import Classifier, evaluating
+from scaleproof.models.architectures import architectures
+from scaleproof.models.classifier import Classifier, evaluating, random_state_kept
 from scaleproof.models.hypersphere import HypersphereHead
 from scaleproof.parallel import ALONE, Group
 from scaleproof.threat import Threat
@@ -50,6 +52,9 @@ def checked_validation(config: TrainConfig, count: int) -> int:
 
 
 def check_network(classifier: Classifier, defense: Defense, x: Tensor, classes: int) -> None:
+    """Whether the network takes the images, which is explained where it does not, and gives what a training needs."""
+    with understood(x, classifier), evaluating(classifier), random_state_kept(x), torch.no_grad():
+        classifier(x)
     check_head(classifier, defense, x)
     check_classes(classifier, x[:2], classes)
 
@@ -63,6 +68,13 @@ def check_classes(classifier: Classifier, x: Tensor, classes: int) -> None:
         )
 
 
+def check_alike(dataset: Dataset, test: Dataset, architecture: str) -> None:
+    """Training and test images have the same classes and channels, and the network takes so many channels."""
+    check_classes_alike(dataset, test)
+    check_labels(dataset, test)
+    check_channels(dataset, test, architecture)
+
+
 def check_labels(dataset: Dataset, test: Dataset) -> None:
     """A network has an output for each class of the training images, and for no other."""
     highest = int(test.labels.max())
@@ -70,6 +82,41 @@ def check_labels(dataset: Dataset, test: Dataset) -> None:
         raise ValueError(
             f"the test images have the label {highest}, the training images {len(dataset.classes)} classes, numbered "
             "from 0: both must be labelled alike"
+        )
+
+
+def check_classes_alike(dataset: Dataset, test: Dataset) -> None:
+    """Class lists must not contradict; one that only counts its classes contradicts no names but numbers."""
+    pairs = list(zip(dataset.classes, test.classes, strict=False))
+    wrong = next((number for number, (one, other) in enumerate(pairs) if one != other), None)
+    counted = is_counted(dataset.classes) or is_counted(test.classes)
+    if wrong is None or (counted and not set(dataset.classes) & set(test.classes)):
+        return
+    one, other = pairs[wrong]
+    raise ValueError(
+        f"class {wrong} is {one!r} in the training images ({dataset.name}) and {other!r} in the test images "
+        f"({test.name}): both must name the same classes in the same order. Save both .npz files with one list of "
+        "classes and labels that follow it, or give both folders the same subfolders"
+    )
+
+
+def is_counted(classes: tuple[str, ...]) -> bool:
+    """Whether the names of the classes are their numbers, as where nobody named them."""
+    return classes == tuple(str(number) for number in range(len(classes)))
+
+
+def check_channels(dataset: Dataset, test: Dataset, architecture: str) -> None:
+    """Training and test images are both grey or both in colour, and in colour for our own architectures."""
+    channels, others = dataset.images.shape[1], test.images.shape[1]
+    if channels != others:
+        raise ValueError(
+            f"the training images have {channels} channels, the test images {others}: both must have the same number"
+        )
+    if channels != 3 and architecture in architectures():
+        raise ValueError(
+            f"{architecture} takes images of 3 channels, as all networks of ours do, and those of {dataset.name} have "
+            f"{channels}: give a network of your own that takes them, as --model module:factory, or make 3 channels of "
+            "1, with np.repeat(images, 3, axis=1)"
         )
 
 
