@@ -10,7 +10,11 @@ import typer
 if TYPE_CHECKING:
     from scaleproof.data.locate import Found
 
-app = typer.Typer(help="List, fetch and keep image sets.", no_args_is_help=True)
+app = typer.Typer(
+    help="List, fetch and keep image sets. Images of your own need none of this: --data takes an .npz, or a folder "
+    "with a subfolder of images for each class.",
+    no_args_is_help=True,
+)
 
 Folder = Annotated[
     Path | None,

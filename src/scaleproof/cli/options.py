@@ -24,7 +24,11 @@ Arch = Annotated[
     ),
 ]
 Data = Annotated[
-    str, typer.Option(help="sample, sample-train, cifar10, cifar100, svhn, or a path to .npz or a folder.")
+    str,
+    typer.Option(
+        help="sample, sample-train, cifar10, cifar100, svhn, or a path: an .npz (images, labels, classes) or a folder "
+        "(CLASS/*.png, or train/CLASS/*.png and test/CLASS/*.png; PNG, JPEG, WebP)."
+    ),
 ]
 OwnData = Annotated[
     str | None,
