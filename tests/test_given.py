@@ -77,7 +77,6 @@ def test_a_loader_draws_no_global_random_numbers() -> None:
         (DataLoader(X, 5), "two tensors, got Tensor"),
         (DataLoader(TensorDataset(X, Y), 50, drop_last=True), "at least one batch, got none"),
     ],
-    ids=str,
 )  # fmt: skip
 def test_images_that_cannot_be_used_are_refused_in_words(given: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
