@@ -63,6 +63,24 @@ def test_a_network_that_draws_leaves_no_record() -> None:
     assert answers(Classifier(Drawing()), SHAPE) == {}
 
 
+def test_a_network_that_needs_the_statistics_of_a_batch_has_answers() -> None:
+    norm = nn.BatchNorm1d(4, track_running_stats=False)
+    net = nn.Sequential(nn.Conv2d(3, 4, 8), nn.Flatten(), norm, nn.Linear(4, 10))
+    record = answers(Classifier(net), SHAPE)
+    check_answers(Classifier(net), record, "x")
+    assert record
+
+
+@pytest.mark.parametrize("place", [0, 1, 9])
+def test_an_answer_that_is_no_number_is_another_answer(place: int) -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 10))
+    record = answers(Classifier(net), SHAPE)
+    with torch.no_grad():
+        net[1].bias[place] = torch.nan
+    with pytest.raises(ValueError, match="of 10 logits of a fixed image one is now off by nan"):
+        check_answers(Classifier(net), record, "x")
+
+
 def test_weights_of_a_network_whose_code_changed_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
