@@ -26,9 +26,10 @@ def source_digest(function: Any) -> str | None:
     if isinstance(function, functools.partial):
         return source_digest(function.func)
     named = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
+    named = inspect.unwrap(named)  # what torch.no_grad() and others wrap lives elsewhere than the wrapper
     try:
-        text, path = inspect.getsource(named).encode(), inspect.getsourcefile(named)
-        beside = b"" if path is None or named.__module__ == "__main__" else Path(path).read_bytes()
+        text, file = inspect.getsource(named).encode(), Path(inspect.getsourcefile(named) or "")
     except (OSError, TypeError):
         return None
-    return hashlib.sha256(text + beside).hexdigest()
+    whole = named.__module__ != "__main__" and file.is_file()  # in an archive it is none
+    return hashlib.sha256(text + (file.read_bytes() if whole else b"")).hexdigest()
