@@ -1,6 +1,8 @@
 """Folders of images, one for each class."""
 
 import os
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +69,43 @@ def test_splits_have_folders_of_their_own(tmp_path: Path) -> None:
 def test_a_train_may_be_a_class(tmp_path: Path) -> None:
     write(tmp_path, "train/1.png", "car/1.png")
     assert load(tmp_path, split="train").classes == ("car", "train")
+
+
+def test_splits_without_classes_are_no_classes(tmp_path: Path) -> None:
+    write(tmp_path, "train/1.png", "train/2.png", "test/1.png")
+    with pytest.raises(ValueError, match=r"test, train are named as splits are, .* into .*/test/CLASS"):
+        load(tmp_path)
+
+
+def test_labels_mean_the_same_in_both_splits(tmp_path: Path) -> None:
+    write(tmp_path, "train/a/1.png", "train/b/1.png", "train/c/1.png", "test/a/1.png", "test/c/1.png")
+    training, test = load(tmp_path, split="train"), load(tmp_path)
+    assert training.classes == test.classes == ("a", "b", "c")
+    assert test.labels.tolist() == [0, 2]
+    assert load(tmp_path / "test").labels.tolist() == [0, 1]
+    write(tmp_path, "test/d/1.png")
+    with pytest.raises(ValueError, match=r"must be among those of .*/train; d is not"):
+        load(tmp_path)
+
+
+def png_of_16_bits(path: Path, colour: int) -> None:
+    """A PNG by hand of 5 by 6 zeros: Pillow writes none of 16 bits a channel in colour."""
+    channels = {2: 3, 4: 2}[colour]
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = zlib.compress((b"\0" + b"\0" * 5 * 2 * channels) * 6)
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 5, 6, 16, colour, 0, 0, 0))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", rows) + chunk(b"IEND", b""))
+
+
+@pytest.mark.parametrize("colour", [2, 4])
+def test_colours_of_16_bits_are_not_cut_off(tmp_path: Path, colour: int) -> None:
+    write(tmp_path, "a/1.png", "b/1.png")
+    png_of_16_bits(tmp_path / "b" / "2.png", colour)
+    with pytest.raises(ValueError, match=r"8 bits a channel; .*b/2\.png has more"):
+        load(tmp_path)
 
 
 def test_a_split_that_is_not_there(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ OTHER_ENDINGS = (".avif", ".bmp", ".gif", ".heic", ".jp2", ".pgm", ".ppm", ".tif
 FORMATS = ("PNG", "JPEG", "WEBP")
 GREY = ("1", "L", "LA")
 DEEP = ("I", "F")  # modes of more than 8 bits a channel begin so
+SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation"}  # alone, no classes
 _BROKEN = (OSError, ValueError, struct.error, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError)
 
 
@@ -38,18 +39,22 @@ def is_there(folder: Path) -> bool:
 
 
 def read(folder: Path, split: str) -> Dataset:
-    """Read `folder/split/class/*.png`, or `folder/class/*.png` for either split; classes are sorted by name."""
+    """Read `folder/split/class/*.png`, or `folder/class/*.png` for either split; classes are sorted by name.
+
+    Where there is a `folder/train`, its classes are those of every split: a class may be absent from the others.
+    """
     place = _place(folder, split)
-    classes = _class_folders(place)
-    files = [_class_images(one) for one in classes]
-    labels = np.repeat(np.arange(len(classes), dtype=np.int64), [len(paths) for paths in files])
+    found = _class_folders(place)
+    classes = _classes(folder, place, found)
+    files = [_class_images(one) for one in found]
+    numbers = np.array([classes.index(one.name) for one in found], np.int64)
     return Dataset(
         name=folder.resolve().name,
         split=split,
         images=_pixels([_header(path) for paths in files for path in paths]),
-        labels=labels,
-        classes=tuple(one.name for one in classes),
-        source=f"The user's own images in {len(classes)} class folders of {_place_name(folder, place)}.",
+        labels=np.repeat(numbers, [len(paths) for paths in files]),
+        classes=classes,
+        source=f"The user's own images in {len(found)} class folders of {_place_name(folder, place)}.",
     )
 
 
@@ -82,7 +87,28 @@ def _class_folders(place: Path) -> list[Path]:
             f"{place} must hold a subfolder of images for each of two classes or more; found: {seen}. "
             f"Put the images into {place / 'CLASS'}, a folder for each class."
         )
+    if {one.name.lower() for one in classes} <= SPLITS:
+        raise ValueError(
+            f"{place} must hold a folder for each class; {', '.join(one.name for one in classes)} are named as splits "
+            f"are, and hold images themselves. Put these into {classes[0] / 'CLASS'}, a folder for each class."
+        )
     return classes
+
+
+def _classes(folder: Path, place: Path, found: list[Path]) -> tuple[str, ...]:
+    """Name the classes of a split as the training split has them, for labels must mean the same in both."""
+    training = folder / "train"
+    here = tuple(one.name for one in found)
+    if place == folder or not _is_split(training):
+        return here
+    names = tuple(one.name for one in _subfolders(training))
+    unknown = [name for name in here if name not in names]
+    if unknown:
+        raise ValueError(
+            f"the class folders of {place} must be among those of {training}; {unknown[0]} is not. Rename it, or "
+            f"give the path of {place} itself, whose classes are then numbered on their own."
+        )
+    return names
 
 
 def _class_images(place: Path) -> list[Path]:
@@ -124,7 +150,8 @@ def _header(path: Path) -> Header:
     """Read the size and the kind of an image; refuse more than 8 bits a channel, which would be cut off."""
     with _opened(path) as picture:
         header = Header(path=path, size=picture.size, mode=picture.mode)
-    if header.mode.startswith(DEEP):
+        raw = str(getattr(picture, "tile", ""))  # 16 bits in colour have no mode of their own
+    if header.mode.startswith(DEEP) or ";16" in raw:
         raise ValueError(
             f"images must have 8 bits a channel; {path} has more (its mode is {header.mode}). Convert it first."
         )
