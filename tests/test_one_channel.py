@@ -132,7 +132,7 @@ def test_a_network_for_colour_is_told_apart_from_other_mistakes(here: Path, tmp_
     code, output = invoke("evaluate", "demo", "--data", here, "--device", "cpu", "--out", tmp_path / "run")
     assert code != 0
     assert (
-        "its first convolution takes 3 channels, the images have 1. Give a network that takes them" in output
+        "its first convolution takes 3 channels, the images have 1: give a network that takes them" in output
     )
     assert "its first convolution takes 3 channels" in invoke("museum", "--data", here, "--limit", "5")[1]
     words = ["--model", "networks:without_norm", "--data", here, *SMALL, "--out", tmp_path / "trained"]
@@ -140,6 +140,26 @@ def test_a_network_for_colour_is_told_apart_from_other_mistakes(here: Path, tmp_
     colour = load("sample").first(4)
     with pytest.raises(ValueError, match="takes 1 channels, the images have 3"):
         evaluate(networks.grey(), colour, [PGD(steps=1)])
+
+
+class Repeated(nn.Module):
+    """Makes colour of grey itself, and takes one size of images only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 2, 3), nn.Linear(2 * 26 * 26, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.first(x.repeat(1, 3, 1, 1)).flatten(1))
+
+
+def test_the_network_s_own_words_are_told_too() -> None:
+    grey, y = torch.rand(2, 1, 30, 30), torch.zeros(2, dtype=torch.int64)
+    with pytest.raises(ValueError, match=r"own words: mat1 and mat2 shapes cannot be multiplied"):
+        evaluate(Repeated().eval(), (grey, y), [PGD(steps=1)])
+    last = np.random.default_rng(0).random((2, 28, 28, 1), np.float32)
+    with pytest.raises(ValueError, match=r"their channels come last, use \.transpose\(0, 3, 1, 2\)"):
+        evaluate(networks.grey(), (last, y), [PGD(steps=1)])
 
 
 def test_a_grey_training_set_needs_a_grey_test_set(here: Path, tmp_path: Path) -> None:

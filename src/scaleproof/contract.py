@@ -115,17 +115,21 @@ def understood(x: Tensor, model: nn.Module) -> Iterator[None]:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(
             f"the model does not take these images, {x.dtype} of shape {tuple(x.shape)} "
-            f"(its parameters are {', '.join(sorted(kinds))}): {channels_hint(x, model) or first}"
+            f"(its parameters are {', '.join(sorted(kinds))}): {channels_hint(x, model)}{first}"
         ) from error
 
 
-def channels_hint(x: Tensor, model: nn.Module) -> str | None:
+def channels_hint(x: Tensor, model: nn.Module) -> str:
     """What to do where the first convolution wants another number of channels than the images have."""
     found = next((module for module in model.modules() if isinstance(module, nn.Conv2d)), None)
     if found is None or x.dim() != 4 or found.in_channels == x.shape[1]:
-        return None
+        return ""
+    remedy = "give a network that takes them (module:factory; all of ours take 3)"
+    if found.in_channels == x.shape[3]:
+        remedy = "their channels come last, use .transpose(0, 3, 1, 2) on an array, .permute on a tensor"
+    elif x.shape[1] == 1:
+        remedy += ", or other images: np.repeat(images, 3, axis=1) makes 3 channels of 1"
     return (
-        f"its first convolution takes {found.in_channels} channels, the images have {x.shape[1]}. "
-        "Give a network that takes them (module:factory; all of ours take 3), or other images: "
-        "np.repeat(images, 3, axis=1) makes 3 channels of 1"
+        f"its first convolution takes {found.in_channels} channels, the images have {x.shape[1]}: {remedy}. "
+        "The network's own words: "
     )
