@@ -18,6 +18,7 @@ from scaleproof import Classifier, Threat, evaluate, examine, load_model, scale_
 from scaleproof.analysis.subject import Subject
 from scaleproof.attacks import PGD, fgsm
 from scaleproof.gate import Rules, gate
+from scaleproof.images import as_images
 from scaleproof.models.specs import LoadedModel
 
 NET = LinearNet(4).eval()
@@ -52,6 +53,13 @@ def test_bytes_in_an_array_are_those_of_a_dataset() -> None:
     found = evaluate(NET, (BYTES.numpy(), Y.numpy()), [ATTACK]).arrays()
     floats = evaluate(NET, (BYTES / 255, Y), [ATTACK]).arrays()
     assert np.array_equal(found["digest__pgd"], floats["digest__pgd"])
+
+
+def test_labels_may_lie_on_another_device_than_images() -> None:
+    given = as_images((torch.empty(12, 3, 4, 4, device="meta"), list(range(12))))
+    x, y = given.select(np.array([3, 1], np.int64))
+    assert (x.device.type, x.shape) == ("meta", (2, 3, 4, 4))
+    assert y.tolist() == [3, 1]
 
 
 def test_a_loader_draws_no_global_random_numbers() -> None:

@@ -45,8 +45,8 @@ class TensorImages:
         return len(self.y)
 
     def select(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        positions = torch.from_numpy(rows).to(self.x.device)
-        return self.x[positions], self.y[positions].long()
+        positions = torch.from_numpy(rows)  # labels may lie elsewhere than images, as those from a list do
+        return self.x[positions.to(self.x.device)], self.y[positions.to(self.y.device)].long()
 
 
 Pair = tuple[Tensor | NDArray[Any], Tensor | ArrayLike]
