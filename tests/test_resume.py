@@ -188,6 +188,17 @@ def test_a_folder_is_claimed_once(tmp_path: Path) -> None:
         open_run(other, {"seed": 0})
 
 
+def test_settings_in_another_form_are_the_same_run(tmp_path: Path) -> None:
+    """A field that came later and says nothing, or 1 in place of 1.0, makes no other run."""
+    store = open_run(tmp_path, {"eps": 1, "attacks": [{"norm": "l2"}]})
+    write_arrays(store.folder / "clean.npz", {"x": np.zeros(1)})
+    before = (tmp_path / "unfinished.json").read_bytes()
+    assert open_run(tmp_path, {"eps": 1.0, "attacks": [{"norm": "l2", "start": None}]}) == store
+    assert (tmp_path / "unfinished.json").read_bytes() == before
+    with pytest.raises(ValueError, match=r"other settings \(eps was 1, is 2\)"):
+        open_run(tmp_path, {"eps": 2, "attacks": [{"norm": "l2", "start": None}]})
+
+
 def attack(**settings: object) -> dict[str, object]:
     usual = {"attack": "pgd", "norm": "linf", "eps": 8 / 255, "objective": "cross_entropy"}
     return usual | {"steps": 20, "step_size": 2 / 255, "start": "uniform"} | settings

@@ -121,11 +121,11 @@ def open_run(folder: Path, settings: Mapping[str, object]) -> FolderStore:
         raise ValueError(f"{folder} is not empty and holds no run: give another --out, or empty it first")
     before = {} if found is None else json.loads(found.read_text())
     begun = found == finished or any(not is_scrap(path) for path in (folder / UNITS).rglob("*.*"))
-    if before.get("settings_sha256") != settings_digest(settings):
-        if begun:
-            raise ValueError(
-                f"{folder} holds a run with other settings ({changes(before, settings)}): give another --out"
-            )
+    same = before.get("settings_sha256") == settings_digest(settings)
+    other = "" if same else changes(before, settings)  # none where only the form is another: 1 and 1.0
+    if other and begun:
+        raise ValueError(f"{folder} holds a run with other settings ({other}): give another --out")
+    if not same and not begun:
         facts = {"settings": settings, "settings_sha256": settings_digest(settings)}
         write_json(marker, {"schema": "scaleproof.unfinished/1", **facts})
     return FolderStore(folder / UNITS)
