@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -73,3 +74,15 @@ def test_a_folder_may_be_given_as_text(tmp_path: Path) -> None:
     method = found(lambda loss, output: Outcome({"clean": loss.mean()}, output))
     finished(Trainer(network(), small(), method, replace(QUICK, epochs=1), folder=str(tmp_path / "kept")))
     assert read_checkpoint(tmp_path / "kept") is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighted(AdversarialTraining):
+    weights: Any = None
+
+
+def test_settings_that_are_no_plain_data_need_words_where_a_folder_keeps_them(tmp_path: Path) -> None:
+    defense = Weighted(inner=AdversarialTraining().inner, weights=torch.ones(10))
+    assert Trainer(network(), small(), defense, QUICK).defense is defense
+    with pytest.raises(ValueError, match=r"plain data, Weighted has others .*: let its describe\(\) give"):
+        Trainer(network(), small(), defense, QUICK, folder=tmp_path)

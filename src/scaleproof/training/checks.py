@@ -139,7 +139,13 @@ def check_head(classifier: Classifier, defense: Defense, x: Tensor) -> None:
 def identity(dataset: Dataset, defense: Defense, config: TrainConfig) -> dict[str, Any]:
     """What makes one training another one, as plain data."""
     found = {"defense": defense.describe(), "config": config.describe(), "pixels": dataset.digest()}
-    plain: dict[str, Any] = json.loads(json.dumps(found))
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(found))
+    except TypeError as error:
+        raise ValueError(
+            f"a training in a folder needs settings that are plain data, {type(defense).__name__} has others "
+            f"({error}): let its describe() give numbers, texts and lists"
+        ) from error
     return plain
 
 

@@ -81,7 +81,7 @@ class Trainer:
         check_batch(config.batch_size, len(rows), group)
         self.images = Resident.of(dataset, rows, self.device)
         self.shape = (self.images.padded.shape[1], *self.images.size)
-        self.identity = identity(dataset, defense, config)
+        self.identity = {} if self.folder is None else identity(dataset, defense, config)
         if self.device.type == "cuda":
             classifier.to(memory_format=layout(speed, trains_in_bf16(speed, self.device)))  # type: ignore[call-overload]
         classifier.train()
