@@ -60,6 +60,29 @@ def test_the_test_images_of_the_training(tmp_path: Path) -> None:
     assert (found["name"], found["split"]) == (training["test"]["name"], "test") == ("sample", "test")
 
 
+def refused(*words: object) -> str:
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code != 0
+    return done.output + str(done.exception)
+
+
+def test_own_images_with_a_known_name_must_be_given_again(tmp_path: Path) -> None:
+    """A file called sample.npz is not the sample: neither for a run folder, nor for its weights, nor for a gate."""
+    data, test, run = (
+        own_images(tmp_path / "d.npz", 0),
+        own_images(tmp_path / "sample.npz", 1),
+        tmp_path / "run",
+    )
+    invoke("train", "at", "--data", data, "--test-data", test, *SHORT, run)
+    for model in (run, run / "model.safetensors", run / "last.safetensors"):
+        said = refused("evaluate", model, "--attacks", "fgsm", "--no-checks", "--out", tmp_path / "e")
+        assert "was trained for other images that are called sample, too: give --data" in said
+    assert "too: give --data" in refused("gate", run, "--min-robust", 0, "--no-checks")
+    assert not (tmp_path / "e").exists()
+    words = ["--data", test, "--attacks", "fgsm", "--no-checks", "--no-report", "--out", tmp_path / "e"]
+    invoke("evaluate", run / "last.safetensors", *words)
+
+
 def test_own_images_must_be_given_again(tmp_path: Path) -> None:
     data, test, run = own_images(tmp_path / "d.npz", 0), own_images(tmp_path / "t.npz", 1), tmp_path / "run"
     invoke("train", "at", "--data", data, "--test-data", test, *SHORT, run)

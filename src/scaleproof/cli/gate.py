@@ -53,7 +53,7 @@ def command(
     against: Against = None,
     max_drop: MaxDrop = None,
     budget: Budget = "5m",
-    data: options.Data = "sample",
+    data: options.OwnData = None,
     data_folder: options.DataFolder = None,
     split: options.Split = "test",
     limit: options.Limit = None,

@@ -34,7 +34,7 @@ OwnData = Annotated[
     str | None,
     typer.Option(
         help="sample, sample-train, cifar10, cifar100, svhn, or a path to .npz or a folder; by default the test data "
-        "of the training in a run folder, else sample.",
+        "of the training that the model comes from, else sample.",
         show_default=False,
     ),
 ]

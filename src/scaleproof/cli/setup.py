@@ -29,6 +29,7 @@ from scaleproof.speed import Speed
 from scaleproof.speed.backends import Precision
 from scaleproof.store import FolderStore, is_finished, open_run, settings_digest
 from scaleproof.threat import UNSET, Norm, Threat
+from scaleproof.train import FILES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +171,7 @@ def prepare(kind: str, request: Request, extra: Mapping[str, object]) -> Job:
     """Check every word, load what they name, and say where the run goes."""
     attacks, speed, device = request.suite(), request.speed(), local_device(checked_device(request.device))
     checked_batch_size(request.batch_size, device)
-    dataset = limited(load(data_of(request), split=request.split, folder=request.data_folder), request.limit)
+    dataset = limited(images_of(request), request.limit)
     loaded = request.loaded(len(dataset.classes), device)
     settings = {**settings_of(kind, request, attacks, loaded, dataset, device), **extra}
     words = [kind, Path(request.model).name.replace(":", "-"), dataset.name, settings_digest(settings)[:8]]
@@ -189,17 +190,29 @@ def prepare(kind: str, request: Request, extra: Mapping[str, object]) -> Job:
     )
 
 
-def data_of(request: Request) -> str:
+def images_of(request: Request) -> Dataset:
     """The data asked for; else the test images of the training that the model comes from, else the sample."""
-    training = Path(request.model) / "training.json"
-    if request.data is not None or not training.is_file():
-        return request.data or "sample"
-    name = str(json.loads(training.read_text())["test"]["name"])
-    if name not in names():
+    test = None if request.data is not None else tested_on(Path(request.model))
+    name = request.data or ("sample" if test is None else test["name"])
+    if test is not None and name not in names():
         raise ValueError(
             f"{request.model} was trained for {name}, which is no data set of a known name: give --data"
         )
-    return name
+    found = load(name, split=request.split, folder=request.data_folder)
+    if test is not None and test["split"] == found.split:
+        count = test["count"]
+        if count > len(found) or found.first(count).digest() != test["sha256"]:
+            raise ValueError(
+                f"{request.model} was trained for other images that are called {name}, too: give --data"
+            )
+    return found
+
+
+def tested_on(model: Path) -> Mapping[str, Any] | None:
+    """What a training says of its test images, where a model is its run folder or one of the weights in it."""
+    training = (model.parent if model.name in FILES.values() else model) / "training.json"
+    found: Mapping[str, Any] | None = json.loads(training.read_text())["test"] if training.is_file() else None
+    return found
 
 
 def settings_of(
