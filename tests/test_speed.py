@@ -181,3 +181,23 @@ def test_another_stem_makes_a_network_nobody_s_own(name: str, stem: nn.Conv2d) -
     assert is_own(net)
     net.conv1 = stem
     assert not is_own(net)
+
+
+@pytest.mark.parametrize(
+    ("place", "part"),
+    [
+        ("blocks.0.conv2", nn.Conv2d(8, 8, 3, 1, "same", bias=False)),
+        ("blocks.1.shortcut.0", nn.Conv2d(8, 16, 3, 2, 1, bias=False)),
+        ("blocks.0.bn1", nn.BatchNorm2d(8, affine=False)),
+        ("blocks.0.bn1", nn.BatchNorm2d(8, track_running_stats=False)),
+    ],
+)
+def test_other_parts_make_a_network_nobody_s_own(place: str, part: nn.Module) -> None:
+    """It runs as it is: nothing can be folded into or written out for such parts."""
+    net = build("resnet-tiny")
+    parent, _, name = place.rpartition(".")
+    assert type(net.get_submodule(place)) is type(part)
+    setattr(net.get_submodule(parent), name, part)
+    assert not is_own(net)
+    found = Oracle(Classifier(net.eval())).judge(torch.rand(4, 3, 32, 32))
+    assert found.shape == (4, 10)

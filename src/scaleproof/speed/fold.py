@@ -27,7 +27,9 @@ def is_own(net: nn.Module) -> bool:
     """Whether `net` is one of our architectures as we built it: no hooks, no part replaced or patched."""
     if not isinstance(net, ResNet | PreActResNet) or type(net) not in (ResNet, PreActResNet):
         return False
-    return all(untouched(module) for module in net.modules()) and is_stem(net.conv1)
+    shortcuts = (part for name, part in net.named_modules() if "shortcut" in name)
+    narrow = all(part.kernel_size == (1, 1) for part in shortcuts if isinstance(part, nn.Conv2d))
+    return narrow and all(untouched(module) for module in net.modules()) and is_stem(net.conv1)
 
 
 def untouched(module: nn.Module) -> bool:
@@ -35,13 +37,15 @@ def untouched(module: nn.Module) -> bool:
         return False
     if isinstance(module, nn.Conv2d) and not is_plain(module):
         return False
+    if isinstance(module, nn.BatchNorm2d) and (module.running_var is None or module.weight is None):
+        return False
     return not (module._forward_hooks or module._forward_pre_hooks)
 
 
 def is_plain(convolution: nn.Conv2d) -> bool:
-    """As all of ours are: what is written out by hand knows no bias, groups, dilation or other padding."""
+    """As all of ours are: what is written out by hand knows no bias, groups, dilation or padding but by zeros."""
     usual = convolution.groups == 1 and convolution.dilation == (1, 1) and convolution.padding_mode == "zeros"
-    return usual and convolution.bias is None
+    return usual and convolution.bias is None and not isinstance(convolution.padding, str)
 
 
 def is_stem(convolution: nn.Conv2d) -> bool:
