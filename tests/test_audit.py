@@ -10,6 +10,7 @@ import pytest
 
 from helpers import DoesNothing, LinearNet, decisions, images
 from scaleproof import PGD, Threat, evaluate, suite
+from scaleproof.attacks.base import attack_settings
 from scaleproof.attacks.sampled import Sampled
 from scaleproof.audit import Audit, audit_of, most_broken
 from scaleproof.gallery import gallery
@@ -138,3 +139,9 @@ def test_without_an_audit_there_is_none() -> None:
     net, data = case()
     assert audit_of(evaluate(net, data, [FAB_LIKE], mode="cascade")) is None
     assert [attack.name for attack in suite("fast")][-2:] == ["fab-t-audit", "square-audit"]
+
+
+def test_the_source_of_an_audit_s_attack_is_among_its_settings() -> None:
+    other = DoesNothing(threat=LINF, name="other", label="Other")
+    assert attack_settings(Sampled(other))["source_sha256"] == attack_settings(other)["source_sha256"]
+    assert "source_sha256" not in attack_settings(Sampled(PGD(threat=LINF)))

@@ -96,6 +96,8 @@ def likeliest_wrong(logits: Tensor, y: Tensor, rank: int) -> Tensor:
 
 def attack_settings(attack: Attack) -> dict[str, object]:
     """What an attack says of itself; of one from elsewhere also its source: the words may stay where it changes."""
-    if type(attack).__module__.partition(".")[0] == "scaleproof":
+    kinds = [type(attack), type(getattr(attack, "attack", attack))]  # an audit's own attack, too
+    foreign = [kind for kind in kinds if kind.__module__.partition(".")[0] != "scaleproof"]
+    if not foreign:
         return attack.describe()
-    return {**attack.describe(), "source_sha256": source_digest(type(attack))}
+    return {**attack.describe(), "source_sha256": source_digest(foreign[0])}
