@@ -84,6 +84,10 @@ def test_a_loader_draws_no_global_random_numbers() -> None:
         (DataLoader(TensorDataset(X, Y, Y), 5), "two tensors, got Tensor, Tensor, Tensor"),
         (DataLoader(X, 5), "two tensors, got Tensor"),
         (DataLoader(TensorDataset(X, Y), 50, drop_last=True), "at least one batch, got none"),
+        (DataLoader(TensorDataset(X, Y), batch_size=None), r"labels \(N,\), got .* labels \(\): .* give batch_size"),
+        (DataLoader([(X[0], 0), (X[0, :, 1:], 1)]), r"of one size .*, got images .* and .*: resize them"),
+        ((X, np.int64(3)), r"labels must be whole numbers of shape \(N,\), got torch.int64 \(\)"),
+        ((torch.tensor(0.5), Y), r"images must be rows of pixels, got the shape \(\)"),
     ],
 )  # fmt: skip
 def test_images_that_cannot_be_used_are_refused_in_words(given: Any, message: str) -> None:

@@ -34,12 +34,14 @@ class TensorImages:
     y: Tensor
 
     def __post_init__(self) -> None:
-        if len(self.x) != len(self.y):
-            raise ValueError(f"images and labels must be equally many, got {len(self.x)} and {len(self.y)}")
         if self.y.dim() != 1 or self.y.is_floating_point():
             raise ValueError(
                 f"labels must be whole numbers of shape (N,), got {self.y.dtype} {tuple(self.y.shape)}"
             )
+        if self.x.dim() < 2:
+            raise ValueError(f"images must be rows of pixels, got the shape {tuple(self.x.shape)}")
+        if len(self.x) != len(self.y):
+            raise ValueError(f"images and labels must be equally many, got {len(self.x)} and {len(self.y)}")
 
     def __len__(self) -> int:
         return len(self.y)
@@ -108,6 +110,12 @@ def gathered_batches(loader: DataLoader[Any]) -> TensorImages:
     if not pairs:
         raise ValueError("a DataLoader must give at least one batch, got none")
     x, y = zip(*pairs, strict=True)
+    shapes = dict.fromkeys(tuple(part.shape[1:]) for part in x)
+    if len(shapes) > 1 or any(part.dim() == 0 for part in y):
+        raise ValueError(
+            f"a DataLoader must give batches of images of one size and of labels (N,), got images "
+            f"{' and '.join(map(str, shapes))}, labels {tuple(y[0].shape)}: resize them, or give batch_size=256"
+        )
     return TensorImages(torch.cat(x), torch.cat(y))
 
 
