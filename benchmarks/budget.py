@@ -6,12 +6,14 @@
 A recipe is a cascade: each attack gets what the ones before it left. Its price is its forward and backward passes, its
 worth what it leaves: images that "standard" breaks and the recipe does not are missed, the other way round gained.
 Every recipe runs once for each seed; "standard" (gradients in bf16 on a GPU, verdicts in float32) runs once.
+With scouts, one step towards each of nine classes says which of them are the targets, else the clean logits.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
@@ -42,10 +44,18 @@ def first(objective: Objective = probability_margin, steps: int = 20, restarts: 
     )
 
 
-def search(objective: Objective, steps: int, *, targets: int | None = None, runs: int = 1) -> APGD:
-    name = f"apgd {objective.name} {steps}x{targets or runs}"
+def search(
+    objective: Objective, steps: int, *, targets: int | None = None, scouts: int | None = None
+) -> APGD:
+    name = f"apgd {objective.name} {steps}x{targets or 1}" + ("" if scouts is None else f" of {scouts}")
     return APGD(
-        threat=Threat(), objective=objective, steps=steps, targets=targets, runs=runs, name=name, label=name
+        threat=Threat(),
+        objective=objective,
+        steps=steps,
+        targets=targets,
+        scouts=scouts,
+        name=name,
+        label=name,
     )
 
 
@@ -62,14 +72,25 @@ def recipes() -> Mapping[str, tuple[Attack, ...]]:
         "APGD-CE and APGD-T": (*suite("apgd-ce,apgd-t"),),
     }
     for targets, steps in ((9, 100), (9, 50), (9, 20), (5, 50), (3, 100), (3, 50), (3, 20), (1, 100)):
-        name = f"{targets} target{'s' * (targets > 1)}, {steps} steps"
-        found[f"DLR, {name}"] = (first(invariant), search(dlr, steps, targets=targets))
-    for targets, steps in ((9, 50), (9, 20), (9, 10), (5, 50), (5, 20), (3, 50)):
-        found[f"CW, {targets} targets, {steps} steps"] = (
+        found[f"DLR, {counted(targets)}, {steps} steps"] = (
+            first(invariant),
+            search(dlr, steps, targets=targets),
+        )
+    for targets, steps in ((9, 50), (9, 20), (9, 10), (5, 50), (5, 20), (3, 50), (1, 50)):
+        found[f"CW, {counted(targets)}, {steps} steps"] = (
             first(invariant),
             search(cw_margin, steps, targets=targets),
         )
+    for targets, steps in ((1, 20), (1, 50), (1, 100), (2, 20), (2, 50), (2, 100), (3, 20), (3, 50)):
+        found[f"scouts, {counted(targets)}, {steps} steps"] = (
+            first(invariant),
+            search(cw_margin, steps, targets=targets, scouts=9),
+        )
     return found
+
+
+def counted(targets: int) -> str:
+    return f"{targets} target{'s' * (targets > 1)}"
 
 
 def priced(name: str, seed: int, found: Evaluation, standard: Evaluation) -> dict[str, Any]:
@@ -95,6 +116,8 @@ def measured(name: str, classifier: Classifier, data: Dataset, given: argparse.N
     print(name, STANDARD, standard.robust(), cost(standard), flush=True)
     rows = []
     for recipe, attacks in recipes().items():
+        if not re.search(given.match, recipe):
+            continue
         for seed in given.seeds:
             found = evaluate(classifier, data, attacks, mode="cascade", seed=seed, batch_size=given.batch)
             rows.append(priced(recipe, seed, found, standard))
@@ -120,6 +143,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=50)
     parser.add_argument("--batch", type=int, default=2000)
     parser.add_argument("--seeds", default=[0], type=lambda text: [int(one) for one in text.split(",")])
+    parser.add_argument("--match", default="", help="only recipes whose names this regular expression finds")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()

@@ -91,6 +91,7 @@ def test_a_row_that_only_looks_broken_stays() -> None:
 
 
 CAPTURABLE: list[Attack] = [PGD(), PGD(keep="best"), APGD(), APGD(targets=3), FAB(), Square(), RayS()]
+CAPTURABLE += [APGD(targets=2, scouts=5, name="scouted")]
 
 
 @pytest.mark.parametrize("attack", CAPTURABLE, ids=lambda attack: attack.name)

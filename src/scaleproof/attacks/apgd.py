@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from scaleproof.attacks.base import Format, State, likeliest_wrong
+from scaleproof.attacks.scouts import scouted
 from scaleproof.losses import Objective, cross_entropy, misclassified, targeted
 from scaleproof.oracle import Gradient, Oracle
 from scaleproof.rng import Rng
@@ -44,13 +45,17 @@ class APGDState(State):
 
 @dataclass(frozen=True, kw_only=True)
 class APGD:
-    """Auto-PGD with any objective; with `targets`, one run for each of the likeliest wrong classes."""
+    """Auto-PGD with any objective; with `targets`, one run for each of the likeliest wrong classes.
+
+    With `scouts`, a step towards each of so many likeliest ones is tried first, and the best of them are the targets.
+    """
 
     threat: Threat = DEFAULT_THREAT
     objective: Objective = cross_entropy
     steps: int = 100
     rho: float = 0.75
     targets: int | None = None
+    scouts: int | None = None
     runs: int = 1
     name: str = "apgd-ce"
     label: str = "APGD-CE"
@@ -62,6 +67,10 @@ class APGD:
                 raise ValueError(f"{field} must be >= 1, got {value}")
         if not 0 < self.rho <= 1:
             raise ValueError(f"rho must be above 0 and at most 1, got {self.rho}")
+        if self.scouts is not None and not 1 <= (self.targets or 0) <= self.scouts:
+            raise ValueError(
+                f"scouts look for targets, and must be at least as many, got {self.scouts} for {self.targets} targets"
+            )
 
     @property
     def coarsest(self) -> Format:
@@ -82,12 +91,15 @@ class APGD:
     def for_classes(self, classes: int) -> tuple[APGD, tuple[str, ...]]:
         wanted = self.objective if self.targets is None else targeted(self.objective)
         objective, note = wanted.for_classes(classes)
-        targets = None if self.targets is None else min(self.targets, classes - 1)
-        return replace(self, objective=objective, targets=targets), () if note is None else (note,)
+        targets, scouts = (
+            None if number is None else min(number, classes - 1) for number in (self.targets, self.scouts)
+        )
+        changed = replace(self, objective=objective, targets=targets, scouts=scouts)
+        return changed, () if note is None else (note,)
 
     def init(self, oracle: Oracle, clean: Tensor, y: Tensor, index: Tensor, rng: Rng) -> APGDState:
         if self.targets is not None:
-            y = torch.stack([y, likeliest_wrong(oracle.logits(clean), y, rng.restart + 1)], dim=1)
+            y = torch.stack([y, self.target(oracle, clean, y, rng.restart + 1)], dim=1)
         start = self.threat.far_sample(clean, index, rng)
         at = oracle.value_and_grad(self.objective, start, y)
         truth = y if y.dim() == 1 else y[:, 0]
@@ -100,6 +112,12 @@ class APGD:
             halved=torch.ones_like(at.value, dtype=torch.bool), iteration=torch.zeros_like(index),
             window=torch.full_like(index, max(int(FIRST_WINDOW * self.steps), 1)), since=torch.zeros_like(index),
         )  # fmt: skip
+
+    def target(self, oracle: Oracle, clean: Tensor, y: Tensor, rank: int) -> Tensor:
+        """The class of the rank-th run (B,)."""
+        if self.scouts is None:
+            return likeliest_wrong(oracle.logits(clean), y, rank)
+        return scouted(oracle, self.threat, clean, y, self.scouts, rank)
 
     def step(self, oracle: Oracle, state: State) -> APGDState:
         state = cast(APGDState, state)
@@ -155,6 +173,7 @@ class APGD:
             "rho": self.rho,
             "targets": self.targets,
             "restarts": self.restarts,
+            **({} if self.scouts is None else {"scouts": self.scouts}),
         }
 
 
