@@ -36,11 +36,19 @@ def test_classes_and_images_come_in_the_order_of_their_names(tmp_path: Path) -> 
         (tmp_path / "pets" / junk).write_bytes(b"no image")
     dataset = load(tmp_path / "pets")
     assert dataset.classes == ("Cat", "ant", "dog")
-    assert dataset.labels.tolist() == [0, 0, 1, 2, 2]
-    assert np.array_equal(dataset.images, images[[3, 1, 4, 2, 0]])
+    assert dataset.labels.tolist() == [0, 2, 1, 0, 2]  # classes take turns
+    assert np.array_equal(dataset.images, images[[3, 2, 4, 1, 0]])
     assert (dataset.name, dataset.split, dataset.images.dtype) == ("pets", "test", np.uint8)
     assert dataset.source == "The user's own images in 3 class folders of pets."
     assert load(str(tmp_path / "pets"), split="train").digest() == dataset.digest()
+
+
+def test_the_first_images_are_a_sample_of_all_classes(tmp_path: Path) -> None:
+    write(tmp_path, *(f"a/{n:02}.png" for n in range(30)), *(f"b/{n:02}.png" for n in range(10)))
+    labels = load(tmp_path).labels
+    for count in (4, 8, 20):
+        assert labels[:count].sum() == count / 4
+    assert np.bincount(labels).tolist() == [30, 10]
 
 
 def test_the_digest_is_that_of_the_same_images_elsewhere(tmp_path: Path) -> None:
@@ -48,8 +56,8 @@ def test_the_digest_is_that_of_the_same_images_elsewhere(tmp_path: Path) -> None
     arrays = Dataset(
         name="x",
         split="test",
-        images=images,
-        labels=np.array([0, 0, 1]),
+        images=images[[0, 2, 1]],
+        labels=np.array([0, 1, 0]),
         classes=("a", "b"),
         source="A test.",
     )
@@ -61,7 +69,7 @@ def test_splits_have_folders_of_their_own(tmp_path: Path) -> None:
     train = write(tmp_path / "set", "train/a/1.png", "train/b/1.png", "train/b/2.png", seed=1)
     assert np.array_equal(load(tmp_path / "set").images, test)
     found = load(tmp_path / "set", split="train")
-    assert np.array_equal(found.images, train)
+    assert np.array_equal(found.images, train[[1, 0, 2]])
     assert found.source == "The user's own images in 2 class folders of set/train."
     assert load(tmp_path / "set" / "train").digest() == found.digest()
 
@@ -119,9 +127,10 @@ def test_a_split_that_is_not_there(tmp_path: Path) -> None:
 def test_grey_images_have_one_channel_where_all_are_grey(tmp_path: Path) -> None:
     images = write(tmp_path, "a/1.png", "b/1.png", channels=1)
     picture(tmp_path / "b" / "2.png", images[1, 0], "LA")
-    assert np.array_equal(load(tmp_path).images, images[[0, 1, 1]])
+    assert np.array_equal(load(tmp_path).images, images[[1, 0, 1]])
     colour = write(tmp_path, "c/1.png", seed=1)
-    assert np.array_equal(load(tmp_path).images, np.concatenate([images[[0, 1, 1]].repeat(3, 1), colour]))
+    grey = images.repeat(3, 1)
+    assert np.array_equal(load(tmp_path).images, np.stack([grey[1], grey[0], colour[0], grey[1]]))
 
 
 def test_other_kinds_of_pictures_become_colour(tmp_path: Path) -> None:

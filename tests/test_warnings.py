@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from helpers import SmallConvNet, decisions, images
-from scaleproof import Classifier, Threat, evaluate, suite
+from helpers import LinearNet, SmallConvNet, decisions, images
+from scaleproof import PGD, Classifier, Threat, evaluate, suite
 from scaleproof.attacks import APGD
 from scaleproof.evaluation import Evaluation
 
@@ -79,3 +79,22 @@ def test_the_warning_is_in_the_json(mode: str) -> None:
     net, x, y = case()
     document = evaluate(Noisy(net).eval(), (x, y), suite("pgd", THREAT, steps=1), mode=mode).as_json()  # type: ignore[arg-type]
     assert "randomised" in str(document["findings"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "warned"),
+    [
+        ([0, 0, 0, 1, 1, 1, 2, 2], True),
+        ([0] * 8, True),
+        ([0, 0, 0, 1, 1, 2, 3, 3], False),  # to the last class
+        ([0, 1, 0, 1, 1, 1, 2, 2], False),  # in no order
+        ([0, 0, 1, 1], False),  # by chance
+    ],
+)
+def test_the_beginning_of_a_sorted_set_is_no_sample(labels: list[int], warned: bool) -> None:
+    model, x = LinearNet(classes=4).eval(), images(len(labels))
+    found = evaluate(model, (x, labels), [PGD(threat=THREAT, steps=1)])
+    assert ("sorted-images" in names(found)) == warned
+    if warned:
+        meaning = next(one.meaning for one in found.findings if one.name == "sorted-images")
+        assert f"these {len(labels)} images come in order and end at {max(labels)}, of 4 classes" in meaning

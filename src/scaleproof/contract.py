@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 
@@ -25,6 +27,7 @@ MODE_MATTERS = (
     nn.RReLU,
     nn.MultiheadAttention,
 )
+FEWEST_SORTED = 8  # labels; fewer may come in order by chance
 
 
 def check_images(x: Tensor, y: Tensor, first: int = 0) -> None:
@@ -87,6 +90,18 @@ def check_mode(model: nn.Module, allow_train_mode: bool) -> tuple[Finding, ...]:
         raise ValueError(f"{message}: call model.eval() first, or pass allow_train_mode (--allow-train-mode)")
     meaning = f"{message}: verdicts may depend on the batch and on chance"
     return (Finding(name="train-mode", severity="warning", meaning=meaning),)
+
+
+def check_order(labels: NDArray[np.int64], classes: int) -> tuple[Finding, ...]:
+    """A finding where images are the beginning of a set that is sorted by class: such are no sample of it."""
+    last = int(labels.max(initial=0))
+    if len(labels) < FEWEST_SORTED or last >= classes - 1 or (np.diff(labels) < 0).any():
+        return ()
+    meaning = (
+        f"the labels of these {len(labels)} images come in order and end at {last}, of {classes} classes: they are the "
+        "beginning of a sorted set and no sample of it. Shuffle the set before you take its first images"
+    )
+    return (Finding(name="sorted-images", severity="warning", meaning=meaning),)
 
 
 @contextmanager

@@ -42,7 +42,7 @@ from scaleproof.progress import Meter, Report, chunk_label
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
 from scaleproof.store import MemoryStore, UnitStore
-from scaleproof.units import Unit, assemble, gradient_findings
+from scaleproof.units import Unit, assemble, findings_of
 from scaleproof.verdicts import verdict
 
 Mode = Literal["independent", "cascade"]
@@ -140,6 +140,7 @@ class Run:
         labels, prediction = clean["label"], clean["prediction"]
         units = self.attack_all(correct, [attack for attack, _ in fitted], len(labels), progress, group)
         results = tuple(assemble(attack, notes, units[attack.name], len(labels)) for attack, notes in fitted)
+        findings += randomness(self.oracle, self.images)
         return Evaluation(
             mode=self.mode,
             labels=labels,
@@ -149,7 +150,7 @@ class Run:
             seconds=float(clean["seconds"]) + sum(result.seconds for result in results),
             speed=self.oracles.describe(),
             head=self.oracle.classifier.head_name,
-            findings=findings + randomness(self.oracle, self.images) + gradient_findings(results),
+            findings=findings + findings_of(labels, int(clean["classes"]), results),
             draws=self.oracle.draws,
             clean_chance=clean.get("chance"),
             examples=gathered((name, unit.restart, unit.arrays) for name in units for unit in units[name]),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scaleproof.attacks.base import Attack, attack_settings
-from scaleproof.contract import Finding
+from scaleproof.contract import Finding, check_order
 from scaleproof.evaluation import EMPTY, VERDICTS, AttackResult
 from scaleproof.images import Rows
 
@@ -69,6 +69,13 @@ def assemble(attack: Attack, notes: tuple[str, ...], units: Sequence[Unit], coun
         seconds=float(sum(float(unit.arrays["seconds"]) for unit in units)),
         notes=notes,
     )
+
+
+def findings_of(
+    labels: NDArray[np.int64], classes: int, results: Sequence[AttackResult]
+) -> tuple[Finding, ...]:
+    """What the reader should know of the images, and of the gradients on the way."""
+    return check_order(labels, classes) + gradient_findings(results)
 
 
 def gradient_findings(results: Sequence[AttackResult]) -> tuple[Finding, ...]:

@@ -42,20 +42,30 @@ def read(folder: Path, split: str) -> Dataset:
     """Read `folder/split/class/*.png`, or `folder/class/*.png` for either split; classes are sorted by name.
 
     Where there is a `folder/train`, its classes are those of every split: a class may be absent from the others.
+    Classes take turns, so that the first images are a sample of all of them.
     """
     place = _place(folder, split)
     found = _class_folders(place)
     classes = _classes(folder, place, found)
-    files = [_class_images(one) for one in found]
-    numbers = np.array([classes.index(one.name) for one in found], np.int64)
+    files = _in_turns([_class_images(one) for one in found])
     return Dataset(
         name=folder.resolve().name,
         split=split,
-        images=_pixels([_header(path) for paths in files for path in paths]),
-        labels=np.repeat(numbers, [len(paths) for paths in files]),
+        images=_pixels([_header(path) for path in files]),
+        labels=np.array([classes.index(path.parent.name) for path in files], np.int64),
         classes=classes,
         source=f"The user's own images in {len(found)} class folders of {_place_name(folder, place)}.",
     )
+
+
+def _in_turns(files: list[list[Path]]) -> list[Path]:
+    """Put the images of all classes into one order in which each class is spread evenly, the first ones first."""
+    placed = [
+        ((place + 0.5) / len(paths), number, path)
+        for number, paths in enumerate(files)
+        for place, path in enumerate(paths)
+    ]
+    return [path for *_, path in sorted(placed, key=lambda one: one[:2])]
 
 
 def _place(folder: Path, split: str) -> Path:
