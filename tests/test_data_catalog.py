@@ -187,6 +187,13 @@ def test_import_from_an_archive_of_any_name(batches, tmp_path):
     assert mosaic.is_there(target, "train")
 
 
+def test_import_looks_one_folder_further(batches, tmp_path):
+    data_files.write_all(tmp_path / "package" / "some-batches", data_files.binary_files())
+    target = data.import_folder(tmp_path / "package", "cifar10")
+    assert mosaic.is_there(target, "test")
+    assert mosaic.is_there(target, "train")
+
+
 def test_import_refuses_names_places_and_files_in_the_way(batches, tmp_path):
     with pytest.raises(ValueError, match=r"must hold svhn as .* none of them is there"):
         data.import_folder(tmp_path, "svhn", tmp_path)

@@ -138,7 +138,8 @@ def test_a_resume_does_not_start_over(tmp_path: Path) -> None:
     assert len(units) >= 8
     kill_when(tmp_path / "run", "independent", len(units) + 2, signal.SIGKILL, 0)
     assert units == {path: path.stat().st_mtime_ns for path in units}, "finished units are not touched"
-    finish(tmp_path / "run", "independent")
+    words = start(tmp_path / "run", "independent").communicate(timeout=120)[1].decode()
+    assert "Going on with the run in" in words
     assert not (tmp_path / "run" / "units").exists()
 
 

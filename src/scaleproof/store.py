@@ -120,7 +120,7 @@ def open_run(folder: Path, settings: Mapping[str, object]) -> FolderStore:
     if found is None and folder.exists() and any(not is_scrap(path) for path in folder.iterdir()):
         raise ValueError(f"{folder} is not empty and holds no run: give another --out, or empty it first")
     before = {} if found is None else json.loads(found.read_text())
-    begun = found == finished or any(not is_scrap(path) for path in (folder / UNITS).rglob("*.*"))
+    begun = found == finished or has_units(folder)
     same = before.get("settings_sha256") == settings_digest(settings)
     other = "" if same else changes(before, settings)  # none where only the form is another: 1 and 1.0
     if other and begun:
@@ -129,6 +129,11 @@ def open_run(folder: Path, settings: Mapping[str, object]) -> FolderStore:
         facts = {"settings": settings, "settings_sha256": settings_digest(settings)}
         write_json(marker, {"schema": "scaleproof.unfinished/1", **facts})
     return FolderStore(folder / UNITS)
+
+
+def has_units(folder: Path) -> bool:
+    """Whether pieces of an unfinished run are there."""
+    return any(not is_scrap(path) for path in (folder / UNITS).rglob("*.*"))
 
 
 def is_scrap(path: Path) -> bool:

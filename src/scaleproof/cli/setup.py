@@ -27,7 +27,7 @@ from scaleproof.parallel import ALONE, Group, local_device
 from scaleproof.provenance import provenance
 from scaleproof.speed import Speed
 from scaleproof.speed.backends import Precision
-from scaleproof.store import FolderStore, is_finished, open_run, settings_digest
+from scaleproof.store import FolderStore, has_units, is_finished, open_run, settings_digest
 from scaleproof.threat import UNSET, Norm, Threat
 from scaleproof.train import FILES
 
@@ -65,6 +65,8 @@ class Job:
             typer.echo(f"note: {note}", err=True)
         if is_finished(self.folder):
             typer.echo(f"{self.folder} holds this run already.")
+        elif has_units(self.folder):
+            typer.echo(f"Going on with the run in {self.folder}: progress is that of what is left.", err=True)
         return is_finished(self.folder)
 
     def examined(self, *, draws: int = 1, invariant: bool) -> tuple[Check, ...]:

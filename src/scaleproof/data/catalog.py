@@ -98,7 +98,8 @@ def _load_published(name: str, split: str, root: Path) -> Dataset:
     if found is None:
         raise ValueError(
             f"{name}, {split} split, is not there: looked in {root / name} and {root} for batches, archives, "
-            f"MATLAB files and mosaics. Fetch it with: scaleproof data get {name}"
+            f"MATLAB files and mosaics. Fetch it with: scaleproof data get {name}, "
+            f"or, where you have its files: scaleproof data import FOLDER {name}"
         )
     return locate.read(found)
 

@@ -20,9 +20,9 @@ def import_folder(
     """Verify a published set in any recognised format and keep it as mosaics in `<folder>/<name>`."""
     check_published_name(name)
     place, target = Path(source).expanduser(), data_folder(folder) / name
-    places = [locate.find(name, split, place) for split in SPLITS]
-    found = [candidate for candidate in places if candidate is not None]
-    if not found:
+    inside = sorted(one for one in place.iterdir() if one.is_dir()) if place.is_dir() else []
+    found = next(filter(None, (_found(name, one) for one in (place, *inside))), None)
+    if found is None:
         raise ValueError(
             f"{place} must hold {name} as batches, archives, MATLAB files or mosaics; none of them is there. "
             "Give the folder or the archive that holds it."
@@ -30,6 +30,11 @@ def import_folder(
     for candidate in found:
         keep(locate.read(candidate), target, progress)
     return target
+
+
+def _found(name: str, place: Path) -> list[locate.Found]:
+    """List the splits of a set that are in a place."""
+    return [one for split in SPLITS if (one := locate.find(name, split, place)) is not None]
 
 
 def compact(name: str, folder: Path | str | None = None, progress: mosaic.Progress | None = None) -> Path:
