@@ -13,7 +13,7 @@ from scaleproof.paper import Measured, claim, claims, experiments, prose, tables
 from scaleproof.paper.figures import figure, figures
 from scaleproof.paper.measured import evaluated_values, measurements, rays_values
 from scaleproof.paper.observed import figure_folders, is_whole, observed
-from scaleproof.paper.page import excerpt, page, totals
+from scaleproof.paper.page import excerpt, page, row_name, totals
 from scaleproof.paper.reproduction import reproduction
 from scaleproof.paper.runner import run_steps
 from scaleproof.paper.steps import DONE, STALE, Step
@@ -99,6 +99,13 @@ def test_quantities_of_trainings(tmp_path: Path) -> None:
     assert not observed(tmp_path, figures(), [AT], {})[f"head-norm/{AT.model}"].full
 
 
+def test_rows_of_an_ablation_are_told_apart() -> None:
+    for table in tables():
+        assert len({row_name(row) for row in table.rows}) == len(table.rows), table.id
+    (usual,) = [row for row in tables()[0].rows if row.scale == 15]
+    assert row_name(usual) == "TRADES-SI, cifar10, resnet18"
+
+
 def test_the_page_says_what_is_there_and_what_is_not(tmp_path: Path) -> None:
     trained(tmp_path, "pang-120", 0, 50)
     chosen = [table for table in tables() if table.id in ("multi-step", "svhn")]
@@ -110,11 +117,13 @@ def test_the_page_says_what_is_there_and_what_is_not(tmp_path: Path) -> None:
     assert "(n = 10,000; chip; commits abc)" in text
     short = excerpt(chosen[0], found.of(chosen[0]), "cifar10", "resnet18")
     assert f"| AT | 80.00 (85.57) | 50.00 ({printed:.2f}) | - (" in short
-    assert len([line for line in short.splitlines() if line.startswith("|")]) == 2 + 8
+    assert len([line for line in short.splitlines() if line.startswith("|")]) == 2 + 1
+    assert short.endswith("Not measured yet: AT-SI, TRADES, TRADES-SI, ALP, ALP-SI, MART, MART-SI.")
     assert "pang-120; seed 0 (n = 10,000; chip; commits abc)" in short
-    assert totals(found).startswith(
-        "200 numbers: holds 0, does not hold 0, inconclusive 2, not measured 198. "
-    )
+    assert "2 of 200 numbers (none settled) and 0 of" in totals(found)
+    assert "lie below what the paper prints" in text
+    smoke = reproduction(chosen, claims(), measurements(tmp_path, experiments(), {}), scale="small")
+    assert "lie below" not in page(smoke)
     document = json.loads(json.dumps(found.as_json(tmp_path), allow_nan=False))
     (number,) = [one for one in document["numbers"] if one["claim"] == some_claim().key]
     assert (number["measured"], number["seeds"], number["verdict"]) == (50.0, 1, "inconclusive")

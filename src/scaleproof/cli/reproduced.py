@@ -141,7 +141,7 @@ def show_plan(console: Console, chains: Sequence[Chain], size: Scale, place: Pla
     total = total_minutes(chains)
     if total:
         console.print(
-            f"About {max(total, 1):.0f} minutes on one H200, one after the other, each alone on the chip."
+            f"About {plural(max(round(total), 1), 'minute')} on one H200, one after the other, each alone on the chip."
         )
         if not torch.cuda.is_available():
             console.print("There is no GPU here, a CPU takes far longer: --scale small tries the whole path.")
@@ -151,11 +151,14 @@ def show_results(console: Console, found: Reproduction, pictures: Sequence[Path]
     from rich.markdown import Markdown
 
     from scaleproof.paper.page import LEGEND, own_part, table_part
+    from scaleproof.paper.scales import FULL, scale
 
     for table in found.tables:
         console.print(Markdown(table_part(table, found.of(table)) + "\n" + own_part(table, found.own)))
     if found.tables:
         console.print(Markdown(LEGEND))
+    if found.scale != FULL.name:
+        console.print(f"{scale(found.scale).words.capitalize()}.", style="bold")
     for picture in pictures:
         console.print(f"Figure: {picture}")
     console.print(f"Everything, with the sentences of the paper: {root / PAGE} and {root / RESULT}")

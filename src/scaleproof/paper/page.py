@@ -9,7 +9,9 @@ from scaleproof.paper.claims import Column, Row, Table
 from scaleproof.paper.judge import FAILS, HOLDS, MISSING, SEEDS, UNCLEAR, Judgement
 from scaleproof.paper.measured import Measurement
 from scaleproof.paper.reproduction import VERDICTS, Outcome, OwnRow, Reproduction, counted
+from scaleproof.paper.scales import FULL
 
+USUAL = {"s": 15.0, "m": 0.2, "beta": 0.2}  # of SI in the paper, outside its ablations
 LEGEND = (
     "Each cell: measured ± error (printed in the paper, difference). The error is half a 95% interval: of the images "
     "for one seed, else of where a new run would fall. A number *holds* (✓) or *does not hold* (bold) by at least "
@@ -28,9 +30,10 @@ def page(found: Reproduction) -> str:
 
 def summary(found: Reproduction) -> str:
     """In words first; then how many numbers and sentences got which verdict."""
-    return in_words(found.outcomes) + verdicts(
-        {table.title: counted(found.of(table)) for table in found.tables} | in_all(found)
-    )
+    said = (
+        in_words(found.outcomes) if found.scale == FULL.name else ""
+    )  # of a smoke test there is nothing to say
+    return said + verdicts({table.title: counted(found.of(table)) for table in found.tables} | in_all(found))
 
 
 def in_words(outcomes: Sequence[Outcome]) -> str:
@@ -52,13 +55,17 @@ def in_words(outcomes: Sequence[Outcome]) -> str:
 
 
 def totals(found: Reproduction) -> str:
-    """How many numbers and sentences got which verdict, in words."""
-    kinds = {"numbers": counted(found.outcomes), "sentences": told(found.judgements)}
-    parts = [
-        f"{sum(counts.values())} {name}: {', '.join(f'{verdict} {counts[verdict]}' for verdict in VERDICTS)}"
-        for name, counts in kinds.items()
-    ]
-    return ". ".join(parts) + ".\n"
+    """How many numbers and sentences something was measured of, and how many are settled, in words."""
+    parts = []
+    for name, counts in (("numbers", counted(found.outcomes)), ("sentences", told(found.judgements))):
+        whole = sum(counts.values())
+        settled = (
+            f"{counts[HOLDS]} hold, {counts[FAILS]} do not"
+            if counts[HOLDS] + counts[FAILS]
+            else "none settled"
+        )
+        parts.append(f"{whole - counts[MISSING]} of {whole} {name} ({settled})")
+    return f"Measured so far, in whole or in part: {' and '.join(parts)}; {SEEDS} seeds settle one.\n"
 
 
 def in_all(found: Reproduction) -> dict[str, dict[str, int]]:
@@ -92,19 +99,17 @@ def table_part(table: Table, outcomes: Sequence[Outcome]) -> str:
 
 
 def excerpt(table: Table, outcomes: Sequence[Outcome], dataset: str, architecture: str) -> str:
-    """The rows of one data set and network, measured or not: measured (printed)."""
-    rows = [row for row in table.rows if (row.dataset, row.architecture) == (dataset, architecture)]
+    """The measured rows of one data set and network, measured (printed); and which are not measured yet."""
+    own = [row for row in table.rows if (row.dataset, row.architecture) == (dataset, architecture)]
     cells = {(one.claim.row.id, one.claim.column.id): one for one in outcomes}
+    rows = [row for row in own if any(cells[row.id, one.id].runs for one in table.columns)]
     lines = [[row.name, *(short_cell(cells[row.id, column.id]) for column in table.columns)] for row in rows]
-    runs = {
-        row.id: seeds(row, outcomes)
-        for row in rows
-        if any(cells[row.id, one.id].runs for one in table.columns)
-    }
-    shown = [one for one in outcomes if one.claim.row.id in runs]
+    shown = [one for one in outcomes if one.claim.row.id in {row.id for row in rows}]
+    absent = [row.name for row in own if row not in rows]
     head = [f"{dataset}, {architecture}: measured (printed)", *map(heading, table.columns)]
-    said = f"\n{'; '.join(dict.fromkeys(runs.values()))} {facts(shown)}" if runs else ""
-    return grid(head, lines) + said
+    said = [*dict.fromkeys(seeds(row, outcomes) for row in rows), *([facts(shown)] if rows else [])]
+    said += [f"Not measured yet: {', '.join(absent)}."] if absent else []
+    return f"{grid(head, lines)}\n{' '.join(said)}"
 
 
 def short_cell(outcome: Outcome) -> str:
@@ -138,7 +143,9 @@ def heading(column: Column) -> str:
 
 
 def row_name(row: Row) -> str:
-    return f"{row.name}, {row.dataset}, {row.architecture}"
+    settings = {"s": row.scale, "m": row.margin, "beta": row.beta}
+    other = [f", {name} = {value:g}" for name, value in settings.items() if value not in (None, USUAL[name])]
+    return f"{row.name}, {row.dataset}, {row.architecture}{''.join(other)}"
 
 
 def cell(outcome: Outcome) -> str:
