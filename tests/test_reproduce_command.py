@@ -42,6 +42,7 @@ def whole_table(name: str, root: Path) -> None:
     """Every number of a table is measured, marked as a smoke test, and equal to what its run folder says."""
     done = reproduce(f"table-{name}", "--scale", "small", "--out", root)
     assert done.exit_code == 0, done.output
+    assert "its numbers mean nothing" in " ".join(done.output.split("Each cell")[-1].split())
     document = read(root / "reproduction.json")
     validate(document, "reproduction")
     (table,) = [table for table in tables() if table.id == name]
