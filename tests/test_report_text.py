@@ -72,7 +72,7 @@ def test_a_commit_keeps_its_mark(commit: str | None, text: str) -> None:
     "| airplane | 100 | 90.0% | 50.0% | 40.4–59.6 |",
     "| threat.eps | 0.03137254901960784 |",
     "| si-pgd: objective | cosine\\_margin |",
-    "| Commit | 0123456789abcdef0123456789abcdef01234567 |",
+    "| scaleproof commit | 0123456789abcdef0123456789abcdef01234567 |",
     "- **Warning, vanishing gradients:** 31% of entries are exactly 0.",
     "CW: restart 3 found nothing new",
 ])  # fmt: skip
@@ -82,7 +82,7 @@ def test_markdown_has_the_line(folder: Path, line: str) -> None:
 
 def test_every_number_table_states_where_it_comes_from(folder: Path) -> None:
     note = (
-        "n = 1000; seed 7; commit 0123456789ab; Example CPU (cpu, 2 threads); "
+        "n = 1000; seed 7; scaleproof commit 0123456789ab; Example CPU (cpu, 2 threads); "
         "python 3.11.9, torch 2.13.0, scaleproof 0.1.0."
     )
     assert render_markdown(load_run(folder)).count(note) == 6
@@ -103,7 +103,7 @@ def test_a_sweep_has_its_own_headline(tmp_path: Path) -> None:
         "SI-PGD’s does not move (n = 1000, cosine mismatch 0.40%)**"
     )
     assert headline in text
-    assert "| Commit | unknown |" in text
+    assert "| scaleproof commit | unknown |" in text
 
 
 def test_a_randomised_model_is_quoted_by_its_expectation(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def run_pairs(run: Provenance) -> list[tuple[str, str]]:
         ("Created", run.created),
         ("Command", run.command),
         ("Seed", str(run.seed)),
-        ("Commit", run.commit or "unknown"),
+        ("scaleproof commit", run.commit or "unknown"),
         ("Versions", words.versions_text(run.versions)),
         ("Hardware", words.hardware_text(run)),
         ("Seconds", words.seconds(run.seconds)),

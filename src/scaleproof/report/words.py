@@ -103,14 +103,14 @@ def hardware_text(run: Provenance) -> str:
 
 
 def provenance_note(run: Provenance, count: int) -> str:
-    """Print the line that every table carries: n, seed, commit, hardware and versions."""
+    """Print the line that every table carries: n, seed, the commit of scaleproof, hardware and versions."""
     return f"n = {count}; {origin_note(run)}"
 
 
 def origin_note(run: Provenance) -> str:
-    """Print where numbers come from: seed, commit, hardware and versions."""
+    """Print where numbers come from: seed, the commit of scaleproof, hardware and versions."""
     return (
-        f"seed {run.seed}; commit {commit_text(run.commit)}; {hardware_text(run)}; "
+        f"seed {run.seed}; scaleproof commit {commit_text(run.commit)}; {hardware_text(run)}; "
         f"{versions_text(run.versions)}."
     )
 
