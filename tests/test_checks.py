@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from helpers import SHAPE, LinearNet, SmallConvNet, decisions, images
 from scaleproof import Classifier, Threat
 from scaleproof.checks import behaviour, contract, examine, failed, gradients
+from scaleproof.checks.shares import seldom
 from scaleproof.checks.subject import Path, Subject
 from scaleproof.diagnosis import Check, at_most, is_reliable
 
@@ -268,3 +269,13 @@ def test_checks_that_were_not_run_find_nothing_and_mend_nothing() -> None:
         "silent-success": "",
         "transfer": "In Python, examine(..., surrogate=...) takes another model.",
     }
+    about = [check.label for check in checks if check.passed is None]
+    assert about == ["Scale of the logits", "What was broken on the way", "Transferred examples"]
+
+
+@pytest.mark.parametrize(
+    ("hits", "said"), [(0, "0 of 64 images."), (4, "4 of 64 images, so at least 2.8% beyond chance.")]
+)
+def test_a_bound_of_nothing_is_not_told(hits: int, said: str) -> None:
+    check = seldom("a", "A", torch.arange(64) < hits, 0.05, "The share:", "")
+    assert check.meaning == f"The share: {said}"

@@ -54,13 +54,13 @@ def test_every_other_place_says_it_too(folder: Path) -> None:
 def test_failed_checks_come_first_with_meaning_and_advice(folder: Path) -> None:
     text = render_markdown(load_run(folder))
     lines = [line for line in text.splitlines() if any(c["label"] in line for c in CHECKS) and "|" in line]
-    assert [re.search("failed|passed|not run", line)[0] for line in lines] == [  # type: ignore[index]
+    assert [re.search("failed|passed|skipped", line)[0] for line in lines] == [  # type: ignore[index]
         "failed",
-        "not run",
+        "skipped",
         "passed",
     ]
     assert "**0.31** | **0.05** | **failed**" in lines[0]
-    assert "| – | – | not run | No other network was at hand. | Give one. |" in lines[1]
+    assert "| – | – | skipped | No other network was at hand. | Give one. |" in lines[1]
 
 
 def test_a_page_without_checks_says_that_nobody_looked(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_page_without_checks_says_that_nobody_looked(tmp_path: Path) -> None:
 def test_a_page_whose_checks_passed_claims_no_more_than_that(tmp_path: Path) -> None:
     text = text_of(render_html(load_run(add_checks(write_evaluation(tmp_path), reliable=True))))
     assert "1 check passed and none failed" in text
-    assert "1 check was not run." in text
+    assert "1 check was skipped." in text
     assert "upper bound all the same" in text
     assert "Unreliable" not in text
 
@@ -104,6 +104,20 @@ def test_the_command_line_says_it(folder: Path) -> None:
     assert said[1].startswith("check failed, Black-box attacks are no stronger")
     document |= {"reliable": True, "checks": []}
     assert not any("UNRELIABLE" in line for line in evaluation_remarks(document))
+
+
+def test_a_skipped_check_does_not_state_its_claim(tmp_path: Path) -> None:
+    """Also in runs from before, whose files have the claim as the label."""
+    folder = add_checks(write_evaluation(tmp_path), reliable=True)
+    why = "No need: the number rests on an attack that no scale can fool."
+    found = {"label": "The scale of the logits does not matter", "meaning": why}
+    change_json(folder / "evaluation.json", "checks", 1, value={**CHECKS[2], "name": "scale", **found})
+    document = json.loads((folder / "evaluation.json").read_text())
+    remark = "Skipped: scale of the logits (no need: the number rests on an attack that no scale can fool)."
+    assert remark in evaluation_remarks(document)
+    text = render_markdown(load_run(folder))
+    assert "| Scale of the logits | – | – | skipped | No need:" in text
+    assert "does not matter" not in text
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,10 @@ def at_most(name: str, label: str, value: float, limit: float, meaning: str, adv
 
 
 def not_asked(name: str, label: str, why: str, advice: str = "") -> Check:
-    """A check without an answer; the advice, if any, is how to get one, never a remedy for what nobody found."""
+    """A check without an answer; its label says what it is about and claims nothing.
+
+    The advice, if any, is how to get an answer, never a remedy for what nobody found.
+    """
     return Check(name=name, label=label, passed=None, meaning=why, advice=advice)
 
 

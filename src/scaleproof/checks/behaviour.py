@@ -37,7 +37,8 @@ def scale(subject: Subject) -> Check:
         "Use attacks that do not depend on the scale (si-pgd, pgd-cw, pgd-std, apgd-t); see scaleproof sweep."
     )
     if subject.invariant:
-        return not_asked("scale", label, "No need: the number rests on an attack that no scale can fool.")
+        why = "No need: the number rests on an attack that no scale can fool."
+        return not_asked("scale", "Scale of the logits", why)
     top = subject.logits.topk(2, dim=1).values
     gap = float((top[:, 0] - top[:, 1]).median())
     left = ~subject.by_cross_entropy.ever
@@ -58,7 +59,7 @@ def silent(subject: Subject) -> Check:
     advice = "Keep the best iterate, as APGD does and PGD(keep='best'), or let broken images leave the loop (cascade)."
     if subject.oracle.draws > 1:
         why = "A randomised model: what one draw gets wrong, the next may get right."
-        return not_asked("silent-success", label, why)
+        return not_asked("silent-success", "What was broken on the way", why)
     path = subject.by_cross_entropy
     return seldom(
         "silent-success", label, path.ever & ~path.broken, SILENT_LIMIT,
@@ -147,9 +148,8 @@ def transfer(subject: Subject) -> Check:
     )
     if other is None or not fits(subject):
         why = "No surrogate for such images and classes was given."
-        return not_asked(
-            "transfer", label, why, "In Python, examine(..., surrogate=...) takes another model."
-        )
+        advice = "In Python, examine(..., surrogate=...) takes another model."
+        return not_asked("transfer", "Transferred examples", why, advice)
     found = subject.broken_by(subject.pgd(cw_margin), ~subject.white_box, other, leave=False)
     return seldom(
         "transfer", label, found, OUTSIDE_LIMIT,

@@ -170,9 +170,8 @@ def direction(subject: Subject) -> Check:
     label = "Gradients say where the loss grows"
     if subject.classifier.stand_ins:
         why = "The gradient is that of a stand-in, which promises nothing about the part itself."
-        return not_asked(
-            "gradient-direction", label, why, "Compare several stand-ins, and black-box attacks."
-        )
+        advice = "Compare several stand-ins, and black-box attacks."
+        return not_asked("gradient-direction", "Direction of the gradients", why, advice)
     one = look(subject, cw_margin)
     assert one is not None
     gradient = one.gradient.nan_to_num(0.0, 0.0, 0.0)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from scaleproof.report.words import plural
+from scaleproof.report.words import plural, topic
 
 Document = dict[str, Any]
 
@@ -66,14 +66,20 @@ def check_remarks(document: Document) -> list[str]:
         if checks is None:
             return ["Not examined: is the number real?"]
         passed = sum(check["passed"] is True for check in checks)
-        unasked = [f"Not asked: {c['label']}. {c['meaning']}" for c in checks if c["passed"] is None]
-        return [f"Examined: {passed} checks passed, none failed.", *unasked]
+        skipped = [check for check in checks if check["passed"] is None]
+        return [f"Examined: {plural(passed, 'check')} passed, none failed.", *map(skipped_remark, skipped)]
     failed = [check for check in checks or () if check["passed"] is False]
     said = [
         f"check failed, {check['label']}{figures(check)}: {check['meaning']} {check['advice']}".strip()
         for check in failed
     ]
     return ["UNRELIABLE: do not quote the worst case.", *said]
+
+
+def skipped_remark(check: Document) -> str:
+    """What a check that was not run is about, and why it was not."""
+    about, why = topic(check["label"]), check["meaning"].rstrip(".")
+    return f"Skipped: {about[:1].lower()}{about[1:]} ({why[:1].lower()}{why[1:]})."
 
 
 def figures(check: Document) -> str:

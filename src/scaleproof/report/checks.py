@@ -5,7 +5,7 @@ from scaleproof.report.records import Check, Evaluation, Provenance
 from scaleproof.report.sections import Section
 from scaleproof.report.tables import Column, Row, Table
 
-VERDICTS = {False: "failed", None: "not run", True: "passed"}
+VERDICTS = {False: "failed", None: "skipped", True: "passed"}
 ORDER = (False, None, True)
 NOT_EXAMINED = (
     "Nobody examined this number: the run has no checks on record, so nothing here says that the attacks "
@@ -30,7 +30,7 @@ def checks_sentence(evaluation: Evaluation) -> str:
         return f"Unreliable: {reason}. The true robust accuracy may be far lower; do not quote the number."
     passed = sum(check.passed is True for check in checks or ())
     left = len(checks or ()) - passed
-    also = f" {words.plural(left, 'check')} {'was' if left == 1 else 'were'} not run." if left else ""
+    also = f" {words.plural(left, 'check')} {'was' if left == 1 else 'were'} skipped." if left else ""
     return (
         f"{words.plural(passed, 'check')} passed and none failed: nothing is known that makes the number "
         f"unreliable. It is an upper bound all the same.{also}"
@@ -69,7 +69,7 @@ def check_row(check: Check) -> Row:
     marks = {False: "failed", None: "unknown", True: "passed"}
     return Row(
         cells=(
-            check.label,
+            words.topic(check.label) if check.passed is None else check.label,
             number(check.value),
             number(check.limit),
             VERDICTS[check.passed],

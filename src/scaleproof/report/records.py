@@ -106,7 +106,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One examination of a number: whether it passed (None where it was not run), and what to do."""
+    """One examination of a number: whether it passed (None where it was skipped), and what to do."""
 
     name: str
     label: str

@@ -9,6 +9,12 @@ from scaleproof.statistics import wilson
 NORMS = {"linf": "ℓ∞", "l2": "ℓ₂"}
 MANY = 5000
 DASH = "–"
+TOPICS = {  # what checks are about whose labels, in runs from before, state what nobody found
+    "The scale of the logits does not matter": "Scale of the logits",
+    "What was broken on the way is returned": "What was broken on the way",
+    "No transferred example does better": "Transferred examples",
+    "Gradients say where the loss grows": "Direction of the gradients",
+}
 
 
 def decimals(count: int) -> int:
@@ -134,6 +140,11 @@ def trusted(evaluation: Evaluation) -> bool:
 def worst_label(evaluation: Evaluation) -> str:
     """Name the worst case, with the warning that belongs to it."""
     return "Worst case" if trusted(evaluation) else "Worst case (unreliable)"
+
+
+def topic(label: str) -> str:
+    """Say what a check that was skipped is about, without the claim in its label."""
+    return TOPICS.get(label, label)
 
 
 def on_cosines(name: str, fraction: float | None = None) -> bool:
