@@ -119,7 +119,16 @@ def test_misfit_lists_what_is_wrong(saved: Path) -> None:
     assert "another shape: 2 (bn1.weight (7,) for (16,), bn1.num_batches_tracked () for () int64)" in text
 
 
+def test_another_architecture_than_the_file_says_is_told_so(saved: Path) -> None:
+    with pytest.raises(ValueError) as caught:
+        load_model(str(saved), architecture="resnet18")
+    assert "are those of 'resnet-small', got 'resnet18'" in str(caught.value)
+    assert str(caught.value).endswith("leave out --arch (architecture=)")
+    assert "missing" not in str(caught.value)
+
+
 def test_another_architecture_is_counted_and_shortened(saved: Path) -> None:
+    save_file(load_file(saved), saved)  # a file that does not say what it is
     with pytest.raises(ValueError, match=r"must fit PreActResNet.*missing: \d+ \(.*, \.\.\.\)"):
         load_model(str(saved), architecture="preact-resnet18")
 

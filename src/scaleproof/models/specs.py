@@ -119,10 +119,24 @@ def from_file(spec: str, path: Path, architecture: str | None) -> LoadedModel:
     net = network_of(name, weights)
     settings = {key: json.loads(weights.metadata[key]) for key in SETTINGS if key in weights.metadata}
     trained = [f"trained as {weights.metadata['trained']}"] if "trained" in weights.metadata else []
-    notes = (*weights.notes, *fill(net, weights), *trained)
+    notes = (*weights.notes, *filled(net, weights, name), *trained)
     classifier = Classifier(net.eval(), **settings)
     check_answers(classifier, weights.metadata, str(path))
     return loaded(classifier, spec, name, notes)
+
+
+def filled(net: nn.Module, weights: Weights, name: str) -> tuple[str, ...]:
+    """What `fill` says; where weights do not fit the architecture asked for, what the file says it is."""
+    said = weights.metadata.get("architecture", name)
+    try:
+        return fill(net, weights)
+    except ValueError as error:
+        if said == name:
+            raise
+        raise ValueError(
+            f"the weights must fit the architecture, {weights.path} says that its own are those of {said!r}, got "
+            f"{name!r}, which they do not fit: leave out --arch (architecture=)"
+        ) from error
 
 
 def network_of(name: str, weights: Weights) -> nn.Module:
