@@ -106,6 +106,12 @@ def test_a_sweep_has_its_own_headline(tmp_path: Path) -> None:
     assert "| scaleproof commit | unknown |" in text
 
 
+def test_the_cosine_mismatch_is_explained_once(folder: Path, tmp_path: Path) -> None:
+    for place in (folder, write_sweep(tmp_path)):
+        text = render_markdown(load_run(place))
+        assert text.count("The cosine mismatch is the share of clean images on which the largest cosine") == 1
+
+
 def test_a_randomised_model_is_quoted_by_its_expectation(tmp_path: Path) -> None:
     folder = write_evaluation(tmp_path)
     expected = {"draws": 20, "clean": 0.9, "attacks": {}, "worst_case": 0.4321}

@@ -40,7 +40,7 @@ def build_document(run: Run) -> Document:
         subject=f"{subject}; {words.threat_text(measured.threat)}",
         headline=headline(run),
         detail=detail(run),
-        meaning=meaning(run.evaluation) if run.evaluation else scale.SCALE_SENTENCES,
+        meaning=claims(run),
         sections=(
             *parts,
             *(analysis_sections(run.analysis) if run.analysis else ()),
@@ -93,18 +93,26 @@ def evaluation_sections(run: Run) -> tuple[Section, ...]:
     return (attacks, checked, found)
 
 
+def claims(run: Run) -> tuple[str, ...]:
+    """Say what the headline means: that of an evaluation, or that of a sweep alone."""
+    if run.evaluation is not None:
+        return meaning(run.evaluation)
+    return scale.scale_sentences(run.sweep) if run.sweep else ()
+
+
 def sweep_sections(run: Run) -> tuple[Section, ...]:
-    """Build the section on the scale of the logits."""
+    """Build the section on the scale of the logits; what the attacks above explain is not explained again."""
     if run.sweep is None:
         return ()
     beside = run.evaluation is not None
+    told = set(cosine_sentences(run.evaluation)) if run.evaluation else set()
     return (
         Section(
             identifier="scale",
             title="Does the verdict depend on the scale of the logits?",
             paragraphs=(
                 f"{scale.scale_headline(run.sweep)} ({scale.scale_detail(run.sweep)}).",
-                *scale.SCALE_SENTENCES,
+                *(text for text in scale.scale_sentences(run.sweep) if text not in told),
             )
             if beside
             else (),

@@ -118,10 +118,21 @@ def detail_table(run: Provenance, sweep: Sweep) -> Table:
     )
 
 
+def scale_sentences(sweep: Sweep) -> tuple[str, ...]:
+    """Say what a sweep shows, and what the cosine mismatch is where it has one."""
+    first, *others = SCALE_SENTENCES
+    return (first, *((words.COSINES,) if on_cosines(sweep) else ()), *others)
+
+
+def on_cosines(sweep: Sweep) -> bool:
+    """Tell whether an attack of a sweep climbs the cosines."""
+    return any(words.on_cosines(name) for name in attack_names(sweep))
+
+
 def scale_detail(sweep: Sweep) -> str:
     """Print what belongs beside the headline: the number of images and, for attacks on cosines, the mismatch."""
     count = f"n = {sweep.clean.count}"
-    if not any(words.on_cosines(name) for name in attack_names(sweep)):
+    if not on_cosines(sweep):
         return count
     return f"{count}, cosine mismatch {words.mismatch(sweep.cosine_mismatch)}"
 

@@ -108,11 +108,7 @@ def cosine_sentences(evaluation: Evaluation) -> tuple[str, ...]:
     """Explain the cosine mismatch, where an attack on cosines took part."""
     if not any(tables.on_cosine(attack) for attack in evaluation.attacks):
         return ()
-    return (
-        "Attacks marked SI climb the cosines of the last layer instead of the logits, which takes the scale "
-        "out. The cosine mismatch is the share of clean images on which the largest cosine and the largest "
-        "logit name different classes; verdicts are always those of the logits.",
-    )
+    return (words.COSINES,)
 
 
 def class_section(run: Run, evaluation: Evaluation, verdicts: Verdicts) -> Section:

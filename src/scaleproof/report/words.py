@@ -9,6 +9,11 @@ from scaleproof.statistics import wilson
 NORMS = {"linf": "ℓ∞", "l2": "ℓ₂"}
 MANY = 5000
 DASH = "–"
+COSINES = (
+    "Attacks marked SI climb the cosines of the last layer instead of the logits, which takes the scale "
+    "out. The cosine mismatch is the share of clean images on which the largest cosine and the largest "
+    "logit name different classes; verdicts are always those of the logits."
+)
 TOPICS = {  # what checks are about whose labels, in runs from before, state what nobody found
     "The scale of the logits does not matter": "Scale of the logits",
     "What was broken on the way is returned": "What was broken on the way",
