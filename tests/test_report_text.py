@@ -106,6 +106,14 @@ def test_a_sweep_has_its_own_headline(tmp_path: Path) -> None:
     assert "| scaleproof commit | unknown |" in text
 
 
+def test_the_numbers_of_the_first_answers_are_left_out(tmp_path: Path) -> None:
+    folder = write_evaluation(tmp_path)
+    change_json(folder / "run.json", "settings", "first_logits", value=[[-0.243, 0.218]])
+    text = render_markdown(load_run(folder))
+    assert "| the model’s answers on the first images | digest fe5a815c9fef |" in text
+    assert "0.243" not in text
+
+
 def test_the_cosine_mismatch_is_explained_once(folder: Path, tmp_path: Path) -> None:
     for place in (folder, write_sweep(tmp_path)):
         text = render_markdown(load_run(place))

@@ -200,6 +200,15 @@ def test_settings_in_another_form_are_the_same_run(tmp_path: Path) -> None:
         open_run(tmp_path, {"eps": 2, "attacks": [{"norm": "l2", "start": None}]})
 
 
+def test_other_answers_are_told_without_their_numbers_and_only_where_nothing_explains_them() -> None:
+    before = {"settings": {"first_logits": [[1.0, 2.0], [3.0, 4.0]], "pixels": "a", "weights": "c"}}
+    answers: dict[str, object] = {"first_logits": [[2.0, 1.0], [4.0, 3.0]], "pixels": "a"}
+    otherwise = "the model answers otherwise than then (its weights or code changed; does its factory "
+    assert changes(before, answers | {"weights": "c"}) == f"{otherwise}load or seed them?)"
+    assert changes(before, answers | {"weights": "d"}).endswith("seed them?); weights was 'c', is 'd'")
+    assert changes(before, answers | {"weights": "c", "pixels": "b"}) == "pixels was 'a', is 'b'"
+
+
 def attack(**settings: object) -> dict[str, object]:
     usual = {"attack": "pgd", "norm": "linf", "eps": 8 / 255, "objective": "cross_entropy"}
     return usual | {"steps": 20, "step_size": 2 / 255, "start": "uniform"} | settings

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 LONGEST = 60  # of a setting in a message
 MOST_TOLD = 3  # settings in a message
+ANSWERS = "first_logits"  # a model's answers to the first images: numbers that tell nobody anything
+OTHERWISE = (
+    "the model answers otherwise than then (its weights or code changed; does its factory load or seed them?)"
+)
+CAUSES = {"allow_train_mode", "architecture", "logit_scale", "model", "normalisation", "pixels"}
 
 Difference = tuple[str, Any, Any]  # the dotted name of a leaf, its value before, and now
 
@@ -24,9 +30,21 @@ def differences(path: str, old: Any, new: Any) -> list[Difference]:
 
 
 def told(found: Sequence[Difference]) -> str:
-    """The first few differences in words, and how many more there are."""
-    words = "; ".join(f"{key} was {old}, is {new}" for key, old, new in map(shortened, found[:MOST_TOLD]))
-    return words if len(found) <= MOST_TOLD else f"{words}; and {len(found) - MOST_TOLD} more"
+    """The first few differences in words, and how many more there are.
+
+    Other answers of the model are told as such, and only where no other setting (CAUSES) explains them.
+    """
+    others = [item for item in found if setting(item) != ANSWERS]
+    unexplained = len(others) < len(found) and not CAUSES & set(map(setting, others))
+    parts = [OTHERWISE] if unexplained else []
+    parts += [f"{key} was {old}, is {new}" for key, old, new in map(shortened, others)]
+    words = "; ".join(parts[:MOST_TOLD])
+    return words if len(parts) <= MOST_TOLD else f"{words}; and {len(parts) - MOST_TOLD} more"
+
+
+def setting(item: Difference) -> str:
+    """The name of the setting that a leaf belongs to."""
+    return re.split(r"[.\[]", item[0], maxsplit=1)[0]
 
 
 def shortened(item: Difference) -> tuple[str, str, str]:
