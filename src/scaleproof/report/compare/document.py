@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from scaleproof.report import words
 from scaleproof.report.compare import tables
 from scaleproof.report.compare.curves import curves_table, sweeps_table
-from scaleproof.report.compare.entries import WORST, Entry, caveats, difference, obstacle, right, share_of
+from scaleproof.report.compare.entries import (
+    WORST,
+    Entry,
+    caveats,
+    difference,
+    obstacle,
+    other_images,
+    right,
+    share_of,
+)
 from scaleproof.report.explorer import Column, Explorer, build
 from scaleproof.report.sections import Document, Section
 
@@ -29,7 +38,8 @@ def compare_document(entries: tuple[Entry, ...]) -> Document:
         else ""
     )
     headline, detail = claim(entries, measured)
-    notes = [note for entry in measured[1:] for note in caveats(measured[0], entry)]
+    notes = strangers(measured) if len(measured) > 2 else []  # of two the headline says it
+    notes += [note for entry in measured[1:] for note in caveats(measured[0], entry)]
     return Document(
         title="Comparison",
         subject="; ".join(f"{entry.label}: {subject(entry)}" for entry in entries),
@@ -45,6 +55,15 @@ def compare_document(entries: tuple[Entry, ...]) -> Document:
         ),
         alarm=alarm,
     )
+
+
+def strangers(measured: Sequence[Entry]) -> list[str]:
+    """Name the runs on other images than the first."""
+    names = [entry.label for entry in measured[1:] if other_images(measured[0], entry)]
+    if not names:
+        return []
+    first = measured[0].label
+    return [f"Measured on other images than {first}: {', '.join(names)}. Differences to {first} say little."]
 
 
 def unexamined(measured: Sequence[Entry]) -> tuple[str, ...]:
@@ -83,9 +102,16 @@ def claim(entries: Sequence[Entry], measured: Sequence[Entry]) -> tuple[str, str
 
 def two_runs(first: Entry, other: Entry) -> tuple[str, str]:
     """Print the headline for two runs: which one is more accurate in the worst case, by how much, how surely."""
-    found, share = difference(first, other, WORST), share_of(other, WORST)
+    found, base, share = difference(first, other, WORST), share_of(first, WORST), share_of(other, WORST)
     assert found is not None
+    assert base is not None
     assert share is not None
+    counts = str(base.count) if base.count == share.count else f"{base.count} against {share.count}"
+    if other_images(first, other):
+        return (
+            f"{first.label} and {other.label} were measured on different images: their difference says little",
+            f"worst case {words.share_percent(base)} against {words.share_percent(share)}, unpaired, n = {counts}",
+        )
     size = f"{abs(100 * found.value):.{words.decimals(share.count)}f} points"
     sure = (found.interval[0] > 0 or found.interval[1] < 0) and (found.p is None or found.p < LEVEL)
     side = "above" if found.value > 0 else "below"
@@ -98,7 +124,7 @@ def two_runs(first: Entry, other: Entry) -> tuple[str, str]:
     spread = tables.interval_text(found, share.count)
     return (
         told,
-        f"{tables.points(found.value, share.count)} points, 95% interval {spread}, {how}, n = {share.count}",
+        f"{tables.points(found.value, share.count)} points, 95% interval {spread}, {how}, n = {counts}",
     )
 
 

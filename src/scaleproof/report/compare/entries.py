@@ -108,11 +108,30 @@ def right(entry: Entry, measure: str) -> Flags:
     return alive
 
 
+def other_images(first: Entry, other: Entry) -> str:
+    """Say that two runs saw different images, with the names of both sets, or nothing where this is not known.
+
+    More or fewer images of one set are no others: a run may have been limited to the first of them.
+    """
+    one, two = first.evaluation, other.evaluation
+    if one is None or two is None:
+        return ""
+    names = f"{words.data_text(one.data)}, against {words.data_text(two.data)}"
+    if (one.data.name, one.data.split) != (two.data.name, two.data.split):
+        return f"they were measured on different data ({names})"
+    if one.worst_case.count == two.worst_case.count and one.data.sha256 != two.data.sha256:
+        return f"the images are not the same ({names}; their digests differ)"
+    return ""
+
+
 def obstacle(first: Entry, other: Entry) -> str:
     """Say why two runs cannot be compared image by image, or nothing where they can."""
     for entry in (first, other):
         if entry.evaluation is None:
             return f"{entry.label} is a sweep, which keeps no verdicts on single images"
+    if other_images(first, other):
+        return other_images(first, other)
+    for entry in (first, other):
         if entry.run.verdicts is None:
             return f"{entry.label} has no file of verdicts on single images"
     one, two = first.evaluation, other.evaluation
@@ -121,9 +140,6 @@ def obstacle(first: Entry, other: Entry) -> str:
     if one.worst_case.count != two.worst_case.count:
         counts = f"{one.worst_case.count} against {two.worst_case.count}"
         return f"they have different numbers of images ({counts})"
-    if one.data.sha256 != two.data.sha256:
-        names = f"{words.data_text(one.data)}, against {words.data_text(two.data)}"
-        return f"the images are not the same ({names}; their digests differ)"
     assert first.run.verdicts is not None
     assert other.run.verdicts is not None
     if not np.array_equal(first.run.verdicts.labels, other.run.verdicts.labels):

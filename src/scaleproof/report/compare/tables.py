@@ -13,6 +13,7 @@ from scaleproof.report.compare.entries import (
     difference,
     measures,
     obstacle,
+    other_images,
     right,
     share_of,
 )
@@ -41,7 +42,7 @@ def run_row(first: Entry, entry: Entry, keys: Sequence[str]) -> Row:
     shares = [share_of(entry, key) for key in keys]
     worst = shares[-1]
     assert worst is not None
-    against = None if entry is first else difference(first, entry, WORST)
+    against = None if entry is first or other_images(first, entry) else difference(first, entry, WORST)
     return Row(
         cells=(
             entry.marked,
@@ -72,6 +73,8 @@ def summary_cells(first: Entry, entry: Entry) -> tuple[str, ...]:
     found = None if entry is first else difference(first, entry, WORST)
     if found is None or worst is None:
         return (*known, *[words.DASH] * 3)
+    if other_images(first, entry):
+        return (*known, words.DASH, words.DASH, "other images")
     p = p_text(found.p) if found.paired else "unpaired"
     return (*known, points(found.value, worst.count), interval_text(found, worst.count), p)
 
@@ -119,7 +122,7 @@ def differences_table(first: Entry, entry: Entry) -> Table:
         caption=f"{entry.label} against {first.label}, {'paired' if paired else 'unpaired'}",
         columns=columns("Measure", *names, *numbers, "Right only in the first", "Right only here"),
         rows=tuple(rows),
-        notes=(PAIRED if paired else UNPAIRED, COVERED),
+        notes=(PAIRED if paired else STRANGE if other_images(first, entry) else UNPAIRED, COVERED),
     )
 
 
@@ -130,6 +133,10 @@ PAIRED = (
 UNPAIRED = (
     "The images are not known to be the same: interval by Newcombe’s method 10 from two Wilson intervals, wider "
     "because it cannot use pairs."
+)
+STRANGE = (
+    "The images are not the same, so a difference may be one of the images as well as one of the models: interval by "
+    "Newcombe’s method 10 from two Wilson intervals."
 )
 COVERED = (
     "Intervals and p-values cover the choice of images, not the seeds of training nor the weakness of attacks. "
