@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from report_fixtures import CHECKS, add_checks, change_json, write_evaluation
+from scaleproof import Threat, suite
+from scaleproof.attacks import Foreign
 from scaleproof.cli.tables import evaluation_remarks, evaluation_table
 from scaleproof.report import contents, load_run
 from scaleproof.report.document import build_document
@@ -104,6 +106,50 @@ def test_the_command_line_says_it(folder: Path) -> None:
     assert said[1].startswith("check failed, Black-box attacks are no stronger")
     document |= {"reliable": True, "checks": []}
     assert not any("UNRELIABLE" in line for line in evaluation_remarks(document))
+
+
+PUBLISH = "This is not the number to publish: scaleproof evaluate with --attacks standard"
+
+
+def with_attacks(folder: Path, attacks: str) -> Path:
+    """Give the attacks of an evaluation, one after another, the names and kinds of others."""
+    path = folder / "evaluation.json"
+    document = json.loads(path.read_text())
+    made = suite(attacks) if attacks else (Foreign(lambda _model, x, _y: x, name="theirs", threat=Threat()),)
+    found = [
+        {**old, "name": new.name, "settings": new.describe()}
+        for old, new in zip(document["attacks"], made, strict=False)
+    ]
+    worst = min((one["robust"] for one in found), key=lambda share: share["correct"])
+    path.write_text(json.dumps(document | {"attacks": found, "worst_case": worst}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("attacks", "told"),
+    [("paper", 1), ("pgd,square", 1), ("apgd-t", 1), ("standard", 0), ("fast", 0), ("blackbox", 0), ("", 0)],
+)
+def test_which_number_to_publish_is_told_once(tmp_path: Path, attacks: str, told: int) -> None:
+    folder = with_attacks(write_evaluation(tmp_path, optional=False), attacks)
+    document, run = json.loads((folder / "evaluation.json").read_text()), load_run(folder)
+    assert " ".join(evaluation_remarks(document)).count(PUBLISH) == told
+    assert render_markdown(run).count(PUBLISH) == text_of(render_html(run)).count(PUBLISH) == told
+    assert render_latex(run).count(PUBLISH.partition(":")[0]) == told
+
+
+def test_a_number_that_others_speak_against_is_not_told_what_to_publish(folder: Path) -> None:
+    document = json.loads((folder / "evaluation.json").read_text())
+    assert PUBLISH not in " ".join(evaluation_remarks(document)) + render_markdown(load_run(folder))
+    expected = {"draws": 20, "clean": 0.9, "attacks": {}, "worst_case": 0.4}
+    finding = {"name": "randomised", "severity": "warning", "meaning": "Use the suite rand."}
+    for name, value in (("reliable", True), ("checks", [])):
+        change_json(folder / "evaluation.json", name, value=value)
+    plain = (folder / "evaluation.json").read_text()
+    for name, value in (("findings", [finding]), ("expected", expected)):
+        (folder / "evaluation.json").write_text(plain)
+        change_json(folder / "evaluation.json", name, value=value)
+        document = json.loads((folder / "evaluation.json").read_text())
+        assert PUBLISH not in " ".join(evaluation_remarks(document)) + render_markdown(load_run(folder))
 
 
 def test_a_skipped_check_does_not_state_its_claim(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from scaleproof.report.words import plural, topic
+from scaleproof.report.words import plural, to_publish, topic
 
 Document = dict[str, Any]
 
@@ -105,7 +105,14 @@ def evaluation_remarks(document: Document) -> list[str]:
             "probabilities of the draws."
         )
     said += [f"{finding['severity']}: {finding['meaning']}." for finding in document["findings"]]
-    return [*said, "Robust accuracy is an upper bound."]
+    return [*said, f"Robust accuracy is an upper bound. {publish_remark(document)}".strip()]
+
+
+def publish_remark(document: Document) -> str:
+    """What gives the number to publish, where nothing else is said against this one."""
+    randomised = "expected" in document or any(f["name"] == "randomised" for f in document["findings"])
+    said = to_publish({attack["name"]: attack["settings"] for attack in document["attacks"]})
+    return said if trusted(document) and not randomised else ""
 
 
 def sweep_table(document: Document) -> Table:

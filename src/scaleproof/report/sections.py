@@ -79,7 +79,16 @@ def meaning(evaluation: Evaluation) -> tuple[str, ...]:
         "cannot, and a stronger attack can only lower the number. The interval covers the choice of test "
         "images, not the weakness of the attacks."
     )
-    return (first, *expected_sentences(evaluation), second, *warning_sentence(evaluation))
+    said = (*publish_sentence(evaluation), *warning_sentence(evaluation))
+    return (first, *expected_sentences(evaluation), second, *said)
+
+
+def publish_sentence(evaluation: Evaluation) -> tuple[str, ...]:
+    """Say what gives the number to publish, where nothing else is said against this one."""
+    named = {finding.name for finding in evaluation.findings}
+    randomised = evaluation.expected is not None or "randomised" in named
+    said = words.to_publish({attack.name: attack.settings for attack in evaluation.attacks})
+    return (said,) if said and words.trusted(evaluation) and not randomised else ()
 
 
 def warning_sentence(evaluation: Evaluation) -> tuple[str, ...]:

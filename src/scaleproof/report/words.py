@@ -14,6 +14,11 @@ COSINES = (
     "out. The cosine mismatch is the share of clean images on which the largest cosine and the largest "
     "logit name different classes; verdicts are always those of the logits."
 )
+AUTOATTACK = {"apgd-ce", "apgd-t", "fab-t", "square"}
+BLACK_BOX = {"square", "spsa", "rays"}
+NOT_TO_PUBLISH = (
+    "This is not the number to publish: scaleproof evaluate with --attacks standard (AutoAttack) gives it."
+)
 TOPICS = {  # what checks are about whose labels, in runs from before, state what nobody found
     "The scale of the logits does not matter": "Scale of the logits",
     "What was broken on the way is returned": "What was broken on the way",
@@ -140,6 +145,17 @@ def trusted(evaluation: Evaluation) -> bool:
     """Tell whether nothing on record makes the number of an evaluation unreliable."""
     failed = any(check.passed is False for check in evaluation.checks or ())
     return evaluation.reliable is not False and not failed
+
+
+def to_publish(attacks: Mapping[str, Mapping[str, object]]) -> str:
+    """Say by the settings of attacks, under their names, that they do not give the number to publish, or nothing.
+
+    Nothing is said of audits, which have words of their own, of black-box attacks alone, and of foreign attacks.
+    """
+    kinds = {str(settings.get("attack")) for settings in attacks.values()}
+    audited = any("audit" in settings for settings in attacks.values())
+    enough = set(attacks) >= AUTOATTACK or audited or kinds <= BLACK_BOX or "foreign" in kinds
+    return "" if enough else NOT_TO_PUBLISH
 
 
 def worst_label(evaluation: Evaluation) -> str:
