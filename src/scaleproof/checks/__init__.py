@@ -12,7 +12,7 @@ from scaleproof.checks.gradients import gradient_checks
 from scaleproof.checks.subject import Subject
 from scaleproof.contract import buffers_kept
 from scaleproof.diagnosis import Check, failed, is_reliable, not_asked
-from scaleproof.images import AnyImages, as_images
+from scaleproof.images import AnyImages, Images, as_images
 from scaleproof.models.classifier import AnyModel, Classifier, as_classifier
 from scaleproof.threat import Threat
 
@@ -43,7 +43,7 @@ def examine(
     x, y = source.select(rows)
     with buffers_kept(classifier), buffers_kept(surrogate or classifier):
         subject = Subject(classifier, x, y, threat or Threat(), seed=seed, draws=draws, surrogate=surrogate)
-        subject.invariant = invariant
+        subject.invariant, subject.classes = invariant, known_classes(source)
         checks = [asked(question, subject) for question in CONTRACT]
         checks += gradient_answers(subject)
         if subject.count == 0:
@@ -51,6 +51,12 @@ def examine(
             return (*checks, not_asked("attacks", "Short attacks", unasked, "Look at the model."))
         checks += [asked(question, subject) for question in BEHAVIOUR]
     return tuple(checks)
+
+
+def known_classes(images: Images) -> int | None:
+    """How many classes the images have by their own words."""
+    names = getattr(images, "classes", None)
+    return len(names) if isinstance(names, tuple | list) else None
 
 
 def asked(check: Callable[[Subject], Check], subject: Subject) -> Check:

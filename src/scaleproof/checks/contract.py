@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from scaleproof.checks.shares import seldom
 from scaleproof.checks.subject import Subject
 from scaleproof.contract import MODE_MATTERS
 from scaleproof.diagnosis import Check, at_most
@@ -19,6 +20,7 @@ NORMALISATIONS = {
 SAME = 1e-3  # of logits, relative to their spread
 GAIN_LIMIT = 0.1
 ONE_CLASS = 0.95
+FOREIGN_LIMIT = 0.5
 REPEATS = 4
 CHANCE = 0.05
 
@@ -41,6 +43,20 @@ def label_range(subject: Subject) -> Check:
         "labels", "Labels fit the model", value, GAIN_LIMIT,
         "By how much labels shifted by one would fit the decisions better, or the share of labels outside the classes.",
         "Look at the order of the classes and whether labels begin at 0.",
+    )  # fmt: skip
+
+
+def foreign_classes(subject: Subject) -> Check:
+    """Answers that the data has no class for are held against a model that is right no more often than by chance."""
+    outputs, y = subject.logits.shape[1], subject.all_y
+    classes = max(int(y.max()) + 1, subject.classes or 1)
+    decided = subject.logits.argmax(1)
+    lost = float((decided == y).float().mean()) <= 1 / classes
+    return seldom(
+        "classes", "The model's classes are those of the data", (decided >= classes) & lost, FOREIGN_LIMIT,
+        f"The model has {outputs} outputs, the data {classes} classes. The share of answers that are no class of the "
+        "data, where clean accuracy is no better than chance:",
+        "Do the labels mean the model's classes? Give each image the number that the model has for its class.",
     )  # fmt: skip
 
 
@@ -140,5 +156,6 @@ def most_common(values: Tensor) -> float:
 
 
 CONTRACT = (
-    pixel_range, label_range, train_mode, probabilities, determinism, batch_dependence, normalisation, constant,
+    pixel_range, label_range, foreign_classes, train_mode, probabilities, determinism, batch_dependence, normalisation,
+    constant,
 )  # fmt: skip

@@ -48,6 +48,7 @@ class Subject:
         surrogate: Classifier | None = None,
     ) -> None:
         self.classifier, self.threat, self.seed, self.surrogate = classifier, threat, seed, surrogate
+        self.classes: int | None = None  # of the data, where they are known
         self.invariant = False  # whether the number rests on attacks that no scale of the logits can fool
         self.oracle = self.view(classifier, draws)
         self.exact = Oracle(classifier, speed=PLAIN)  # one draw, in float32
