@@ -25,6 +25,7 @@ from scaleproof.defenses import (
     GradientAlignment,
     Guidance,
     Guided,
+    Margin,
     hypersphere,
     scale_invariant,
 )
@@ -55,6 +56,9 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
         (["at", "--schedule", "cosine", "--decays", "3"], "--decays goes with --schedule steps"),
         (["trades-si"], "did you mean 'trades --si'?"),
         (["TRADES"], "did you mean 'trades'?"),
+        (["at", "--si", "--margin", "5"], "must be at least 0 and below 2, for cosines differ by at most 2, got 5.0"),
+        (["at", "--si", "--si-half", "inner", "--margin", "-1"], "must be at least 0 and below 2"),
+        (["at", "--he", "--margin", "2"], "below 2, for cosines differ by at most 2, got 2.0"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(arguments: list[str], message: str, tmp_path: Path) -> None:
@@ -142,6 +146,13 @@ def test_gradalign_aligns_what_its_attack_follows(attack: str) -> None:
 def test_a_margin_on_cosines_needs_a_head_of_cosines() -> None:
     with pytest.raises(ValueError, match="needs a HypersphereHead, got Linear"):
         Trainer(network(), small(), hypersphere(AdversarialTraining()), CONFIG)
+
+
+@pytest.mark.parametrize("margin", [-0.1, 2.0, math.nan])
+def test_a_margin_that_no_cosine_could_keep_is_refused(margin: float) -> None:
+    with pytest.raises(ValueError, match="a margin on cosines must be at least 0 and below 2"):
+        Margin(margin=margin)
+    assert Margin(margin=0.0).margin == 0
 
 
 def test_freeat_si_without_its_margin_term_still_follows_the_cosines() -> None:

@@ -48,6 +48,15 @@ def check_weights(**weights: float) -> None:
             raise ValueError(f"{name} must be finite and >= 0, got {value}")
 
 
+def check_margin(margin: float) -> None:
+    """Cosines differ by at most 2, so no true class could ever win by a larger margin."""
+    if not 0 <= margin < 2:
+        raise ValueError(
+            f"a margin on cosines must be at least 0 and below 2, for cosines differ by at most 2, got {margin}: "
+            "give a smaller one, as 0.2"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Margin:
     """The outer half of SI: `weight` times CE^m of the adversarial examples."""
@@ -58,7 +67,8 @@ class Margin:
 
     def __post_init__(self) -> None:
         positive(self.scale)
-        check_weights(margin=self.margin, weight=self.weight)
+        check_margin(self.margin)
+        check_weights(weight=self.weight)
 
     def term(self, output: Output, y: Tensor) -> Tensor:
         value = terms.margin_cross_entropy(output.cosines, y, scale=self.scale, margin=self.margin)

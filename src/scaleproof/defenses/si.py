@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from scaleproof.defenses.alp import LogitPairing
 from scaleproof.defenses.at import AdversarialTraining
-from scaleproof.defenses.base import Defense, Margin
+from scaleproof.defenses.base import Defense, Margin, check_margin
 from scaleproof.defenses.free import Free
 from scaleproof.defenses.standard import Standard
 from scaleproof.defenses.trades import Trades
@@ -36,6 +36,7 @@ def scale_invariant(
         raise ValueError("a defense takes SI or hypersphere embedding, not both")
     if not (inner or outer):
         raise ValueError("scale_invariant must change something: inner, outer or both")
+    check_margin(margin)
     changed = replace(defense, margin=Margin(scale=scale, margin=margin, weight=weight) if outer else None)
     if isinstance(defense, Free):
         own = inner and not (outer and weight)  # the margin term would carry the cosine into delta
@@ -61,4 +62,5 @@ def hypersphere(defense: AnyDefense, *, margin: float = HE_MARGIN) -> AnyDefense
     cosines = defense.inner is not None and defense.inner.objective.needs_features
     if defense.margin is not None or cosines:
         raise ValueError("a defense takes SI or hypersphere embedding, not both")
+    check_margin(margin)
     return replace(defense, label_margin=HE_SCALE * margin)
