@@ -37,8 +37,9 @@ class Steps:
             raise ValueError(f"decays must come in order and from epoch 1 on, got {self.epochs}")
         if max(self.epochs, default=0) > epochs:
             raise ValueError(
-                f"the schedule is longer than the run: decays at epochs {self.epochs}, but {epochs} epochs; "
-                "TrainConfig.lasting(epochs) moves them along"
+                f"the schedule is longer than the run: decays at epochs {self.epochs}, but {epochs} epochs: give "
+                f"decays up to epoch {epochs}, or none, and let those of the recipe move along (--epochs without "
+                "--decays; TrainConfig.lasting(epochs) in Python)"
             )
 
 
