@@ -152,7 +152,7 @@ def invoke(*arguments: str) -> tuple[int, str]:
         (["attt"], "a method must be one of standard, at, trades"),
         (["at", "--recipe", "rice"], "a recipe must be one of pang, paper-literal, mart, svhn, original, got 'rice'"),
         (["at", "--epochs", "10", "--decays", "75,90"], "the schedule is longer than the run: decays at epochs (75"),
-        (["at", "--epochs", "3", "--decays", "75,90"], "give decays up to epoch 3, or none, and let those of the recipe"),
+        (["at", "--epochs", "3", "--decays", "75,90"], "give decays up to epoch 3, or none, and let those of"),
         (["at", "--batch-size", "5000"], "a batch must not be larger than the training set, got 5000"),
         (["at", "--si", "--he"], "give one of them"),
         (["mart", "--he"], "hypersphere embedding goes with at, trades and alp, got mart"),

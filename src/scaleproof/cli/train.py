@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+import typer
+
 from scaleproof.cli import options
 from scaleproof.cli import training_options as chosen
 
@@ -72,6 +74,8 @@ def carry_out(words: dict[str, Any]) -> None:
     with joined(place) as group:
         with waking(place):
             plans = request.plans(place)
+        if group.writes and request.adapted.moved:
+            typer.echo(f"Recipe {request.adapted.name} {request.adapted.moved}.", err=True)
         failure: DivergenceError | None = None
         try:
             with training_bar(group.writes, words["tensorboard"]) as (watch, attacked):

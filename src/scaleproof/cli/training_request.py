@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -69,15 +70,13 @@ class TrainRequest:
         from scaleproof.models.architectures import checked_architecture
         from scaleproof.models.specs import is_path
         from scaleproof.train import Plan
-        from scaleproof.training import recipe
         from scaleproof.training.checks import check_alike, probe_threat
 
         if self.he or (":" not in self.model and not is_path(self.model)):
             checked_architecture(self.model)
         self.check_si()
-        found = recipe(self.method, name=self.recipe, architecture=self.model)
-        config = self.config(found)
-        defense = self.defense(found.defense.stretched(found.config.epochs, config.epochs))
+        found, config = self.adapted, self.adapted.config
+        defense = self.defense(found.defense)
         whole = load(self.data, split="train", folder=self.data_folder)
         dataset = limited(whole, self.limit)
         test = self.test(whole, dataset)
@@ -107,6 +106,16 @@ class TrainRequest:
             for seed in seeds
         ]
         return [replace(plan, folder=self.folder(plan, len(seeds))) for plan in plans]
+
+    @cached_property
+    def adapted(self) -> Recipe:
+        """The recipe, by the config that was asked for and with its defense stretched to it."""
+        from scaleproof.training import recipe
+
+        found = recipe(self.method, name=self.recipe, architecture=self.model)
+        config = self.config(found)
+        stretched = found.defense.stretched(found.config.epochs, config.epochs)
+        return replace(found.with_config(config), defense=stretched)
 
     def folder(self, plan: Plan, seeds: int) -> Path:
         """What was asked for, with one folder a seed in it for several; else a name with the settings in it."""

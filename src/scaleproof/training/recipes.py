@@ -34,6 +34,35 @@ class Recipe:
     defense: Defense
     config: TrainConfig
     provenance: str
+    moved: str = ""  # how its length and schedule were changed since
+
+    def with_config(self, config: TrainConfig) -> Recipe:
+        """The same recipe by another TrainConfig; a length or a schedule of its own is told in the provenance."""
+        now = moved(self.config, config)
+        if not now:
+            return replace(self, config=config)
+        provenance = f"{self.provenance} {now[0].upper()}{now[1:]}."
+        return replace(
+            self, config=config, provenance=provenance, moved="; ".join(filter(None, (self.moved, now)))
+        )
+
+
+def moved(before: TrainConfig, after: TrainConfig) -> str:
+    """How the length and the schedule of a training differ from those of its recipe, empty where they do not."""
+    if (before.epochs, before.schedule) == (after.epochs, after.schedule):
+        return ""
+    own = "" if after.schedule == before.lasting(after.epochs).schedule else ", by another schedule"
+    length = f"{after.epochs} epochs as before"
+    if before.epochs != after.epochs:
+        verb = "shrunk" if after.epochs < before.epochs else "stretched"
+        length = f"{verb} from {before.epochs} to {plural(after.epochs, 'epoch')}"
+    warm_up = before.eps_warm_up or after.eps_warm_up
+    grows = f", eps grows over {plural(after.eps_warm_up, 'epoch')}" if warm_up else ""
+    return f"{length}{own}: {after.schedule.told()}{grows}"
+
+
+def plural(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def is_wide(architecture: str) -> bool:
@@ -210,4 +239,4 @@ def recipe(method: str, *, name: str | None = None, architecture: str = "resnet1
     found = RECIPES[name](chosen, architecture)
     if name == "original" or chosen.replays == 1:
         return found
-    return replace(found, config=found.config.lasting(max(1, found.config.epochs // chosen.replays)))
+    return found.with_config(found.config.lasting(max(1, found.config.epochs // chosen.replays)))

@@ -17,6 +17,9 @@ class Schedule(Protocol):
     def check(self, epochs: int) -> None:
         """Refuse a run that this schedule does not fit."""
 
+    def told(self) -> str:
+        """What it does, in a few words."""
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -29,8 +32,23 @@ class Steps:
         return self.factor ** sum(moment + 1 >= epoch for epoch in self.epochs)
 
     def rescaled(self, before: int, after: int) -> Steps:
-        moved = (epoch * after // before for epoch in self.epochs)
-        return replace(self, epochs=tuple(sorted({epoch for epoch in moved if epoch > 1})))
+        """Every decay at its share of the run; where that would lose some, each at the nearest start of an epoch.
+
+        Decays that fall together there multiply; a run of one epoch has no room for any.
+        """
+        moved = tuple(epoch * after // before for epoch in self.epochs)
+        if len(set(moved)) < len(self.epochs) or min(moved, default=2) < 2:
+            nearest = (1 + (2 * (epoch - 1) * after + before) // (2 * before) for epoch in self.epochs)
+            moved = tuple(max(2, min(after, epoch)) for epoch in nearest) if after > 1 else ()
+        return replace(self, epochs=moved)
+
+    def told(self) -> str:
+        if not self.epochs:
+            return "no decays"
+        times = {epoch: self.epochs.count(epoch) for epoch in self.epochs}
+        words = [f"{epoch}{'' if count == 1 else f' ({count} at once)'}" for epoch, count in times.items()]
+        several = ", ".join(words[:-1]) + " and " if words[1:] else ""
+        return f"decay{'s' if len(self.epochs) > 1 else ''} at {several}{words[-1]}"
 
     def check(self, epochs: int) -> None:
         if list(self.epochs) != sorted(self.epochs) or min(self.epochs, default=1) < 1:
@@ -58,6 +76,9 @@ class Cyclic:
     def rescaled(self, before: int, after: int) -> Cyclic:
         return self
 
+    def told(self) -> str:
+        return f"the rate rises for {100 * self.peak:g}% of the run and then falls to zero"
+
     def check(self, epochs: int) -> None:
         if not 0 <= self.peak < 1:
             raise ValueError(f"the peak of a cyclic schedule must be in [0, 1), got {self.peak}")
@@ -76,6 +97,9 @@ class Cosine:
 
     def rescaled(self, before: int, after: int) -> Cosine:
         return replace(self, warm_up=self.warm_up * after / before)
+
+    def told(self) -> str:
+        return "the rate falls to zero along a cosine"
 
     def check(self, epochs: int) -> None:
         if not 0 <= self.warm_up < epochs:
