@@ -69,3 +69,12 @@ def grey() -> WithoutNorm:
         net.body[0] = torch.nn.Conv2d(1, 8, 3, 2, 1)
         net.head = torch.nn.Linear(16, 2)
     return net.eval()
+
+
+def constant() -> WithoutNorm:
+    """Answers class 4 whatever it sees."""
+    net = WithoutNorm()
+    with torch.no_grad():
+        net.head.weight.mul_(1e-3)
+        net.head.bias.copy_(torch.eye(10)[4])
+    return net

@@ -42,7 +42,7 @@ from scaleproof.progress import Meter, Report, chunk_label
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
 from scaleproof.store import MemoryStore, UnitStore
-from scaleproof.units import Unit, assemble, findings_of
+from scaleproof.units import Unit, assemble, doubts
 from scaleproof.verdicts import verdict
 
 Mode = Literal["independent", "cascade"]
@@ -150,7 +150,7 @@ class Run:
             seconds=float(clean["seconds"]) + sum(result.seconds for result in results),
             speed=self.oracles.describe(),
             head=self.oracle.classifier.head_name,
-            findings=findings + findings_of(labels, int(clean["classes"]), results),
+            findings=findings + doubts(labels, prediction, int(clean["classes"]), results),
             draws=self.oracle.draws,
             clean_chance=clean.get("chance"),
             examples=gathered((name, unit.restart, unit.arrays) for name in units for unit in units[name]),

@@ -71,11 +71,25 @@ def assemble(attack: Attack, notes: tuple[str, ...], units: Sequence[Unit], coun
     )
 
 
-def findings_of(
-    labels: NDArray[np.int64], classes: int, results: Sequence[AttackResult]
+def doubts(
+    labels: NDArray[np.int64],
+    prediction: NDArray[np.int64],
+    classes: int,
+    results: Sequence[AttackResult],
 ) -> tuple[Finding, ...]:
-    """What the reader should know of the images, and of the gradients on the way."""
-    return check_order(labels, classes) + gradient_findings(results)
+    """What the images, the answers on them and the attacks' gradients say against the numbers."""
+    return check_order(labels, classes) + answer_findings(labels, prediction) + gradient_findings(results)
+
+
+def answer_findings(labels: NDArray[np.int64], prediction: NDArray[np.int64]) -> tuple[Finding, ...]:
+    """A network with one answer for images of several classes: no attack can change it, and it means nothing."""
+    if len(np.unique(prediction)) > 1 or len(np.unique(labels)) == 1:
+        return ()
+    meaning = (
+        f"the network answers class {int(prediction[0])} for all {len(labels)} images, whatever they show: it tells "
+        "nothing apart, and its accuracy, attacked or not, is the share of that class"
+    )
+    return (Finding(name="one-answer", severity="note", meaning=meaning),)
 
 
 def gradient_findings(results: Sequence[AttackResult]) -> tuple[Finding, ...]:

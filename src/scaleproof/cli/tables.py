@@ -206,10 +206,24 @@ def training_remarks(document: Document) -> list[str]:
     said += [f"note: {note}" for note in speed["notes"]]
     if document["stopped"] is not None:
         said.append(f"The guard {document['stopped']}.")
-    findings = document["results"]["selected"]["evaluation"].get("findings", [])
-    said += [f"{finding['severity']}, selected weights: {finding['meaning']}." for finding in findings]
+    said += weights_remarks(document["results"])
     said.append("Not examined: is the number real? `scaleproof evaluate` on this folder tells.")
     return [*said, "Robust accuracy is an upper bound."]
+
+
+def weights_remarks(results: Document) -> list[str]:
+    """The findings about each set of weights, once where several have the same."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for kind, result in results.items():
+        for finding in result["evaluation"].get("findings", []):
+            found.setdefault((finding["severity"], finding["meaning"]), []).append(kind)
+    said = [
+        f"{severity}, {' and '.join(filter(None, (', '.join(kinds[:-1]), kinds[-1])))} weights: {meaning}."
+        for (severity, meaning), kinds in found.items()
+    ]
+    names = {one["name"] for result in results.values() for one in result["evaluation"].get("findings", [])}
+    advice = "Such weights have learned nothing: train longer, on more images or at another --rate."
+    return [*said, advice] if "one-answer" in names else said
 
 
 def seeds_table(documents: list[Document]) -> Table:
