@@ -1,8 +1,9 @@
-"""What `scaleproof train` says on a terminal: of weights that learned nothing, of runs that were cut or are finished."""
+"""What `scaleproof train` says on a terminal: weights that learned nothing, runs that were cut or are finished."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from typer.testing import CliRunner
 from scaleproof import Threat, evaluate, suite
 from scaleproof.cli.main import app
 from scaleproof.cli.tables import training_remarks, weights_remarks
+from scaleproof.train import Session
+from scaleproof.training import Trainer
 from test_train_command import QUICK, TESTS
 
 CONSTANT = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 3))
@@ -63,3 +66,51 @@ def test_one_answer_is_a_finding_only_where_images_are_of_several_classes() -> N
 def test_old_trainings_without_findings_are_shown(tmp_path: Path) -> None:
     kept = next((TESTS.parent / "docs" / "results" / "paper").rglob("training.json"))
     assert "Robust accuracy is an upper bound." in training_remarks(json.loads(kept.read_text()))
+
+
+@pytest.mark.usefixtures("here")
+def test_a_run_that_goes_on_says_where_and_a_finished_one_that_nothing_was_run(tmp_path: Path) -> None:
+    words = ["at", *QUICK, "--epochs", "3", "--checkpoint-seconds", "0", "--out", str(tmp_path / "run")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "close_epoch", cut_after(1, Trainer.close_epoch))
+        assert CliRunner().invoke(app, ["train", *words]).exit_code == 130
+    done = train(*words)
+    assert "AT: going on after epoch 1 of 3" in done.stderr
+    assert "AT epoch 1/3" not in done.stderr
+    assert "nothing was run" not in done.output
+    again = train(*words)
+    assert (
+        f"{tmp_path / 'run'} holds this run already, finished: nothing was run for it."
+        in again.output.replace("\n", "")
+    )
+    assert "going on" not in again.stderr
+
+
+@pytest.mark.usefixtures("here")
+def test_a_run_cut_in_its_attacks_says_that_its_epochs_are_done(tmp_path: Path) -> None:
+    words = ["at", *QUICK, "--epochs", "1", "--out", str(tmp_path / "run")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "finish", cut)
+        assert CliRunner().invoke(app, ["train", *words]).exit_code == 130
+    assert "AT: its epochs are done already, going on with the attacks" in train(*words).stderr
+
+
+def cut(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def cut_after(epochs: int, close: Callable[..., None]) -> Callable[..., None]:
+    def closing(self: Trainer, number: int, seconds: float) -> None:
+        cut() if number >= epochs else close(self, number, seconds)
+
+    return closing
+
+
+@pytest.mark.usefixtures("here")
+def test_plain_pgd_is_called_by_its_steps(tmp_path: Path) -> None:
+    """The probe of every epoch has 10, the attack at the end 20; by default SI-PGD is among those."""
+    words = [word for word in QUICK if word not in ("--attacks", "pgd")]
+    done = train("at", *words, "--epochs", "1", "--out", str(tmp_path / "run"))
+    assert " PGD-10, " in done.stderr
+    (head,) = (line for line in done.output.splitlines() if "PGD-20" in line)
+    assert [word for word in head.split() if "PGD" in word] == ["PGD-20", "PGD-CW", "SI-PGD"]

@@ -85,26 +85,30 @@ def training_bar(shown: bool, tensorboard: bool) -> Iterator[tuple[Watch, Attack
         Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as bar,
     ):
 
-        def say(words: str) -> None:
-            if shown and not console.is_terminal:
+        def say(words: str, *, always: bool = False) -> None:
+            if shown and (always or not console.is_terminal):
                 console.print(words, soft_wrap=True)
 
         def watch(plan: Plan, step: TrainStep) -> None:
             if plan not in tasks:
                 tasks[plan] = bar.add_task(plan.name, total=step.epochs * step.steps, standing="")
-                before = 0 if step.last is None else int(step.last["epoch"])
-                told[plan] = before - 1 if step.last is not None and step.step == step.steps else before
+                told[plan] = step.epoch - 1
+                if told[plan]:
+                    say(f"{called(plan)}: going on after epoch {told[plan]} of {step.epochs}", always=True)
             where = f"{called(plan)}, epoch {step.epoch} of {step.epochs}"
             done = (step.epoch - 1) * step.steps + step.step
-            bar.update(tasks[plan], description=where, completed=done, standing=standing(step.last))
+            bar.update(tasks[plan], description=where, completed=done, standing=standing(plan, step.last))
             if step.last is not None and int(step.last["epoch"]) > told[plan]:
                 told[plan] = int(step.last["epoch"])
                 if curves is not None:
                     curves.write(plan, step.last)
-                say(f"{called(plan)} epoch {told[plan]}/{step.epochs}: {standing(step.last)}")
+                say(f"{called(plan)} epoch {told[plan]}/{step.epochs}: {standing(plan, step.last)}")
 
         def attacked(plan: Plan, kind: str, step: Step) -> None:
             where = f"{called(plan)}, attacking the {kind} weights: {step.label}"
+            if plan not in told:
+                told[plan] = plan.config.epochs
+                say(f"{called(plan)}: its epochs are done already, going on with the attacks", always=True)
             if (plan, kind) not in attacks:
                 attacks[plan, kind] = bar.add_task(where, total=step.total, standing="")
                 say(f"{called(plan)}: attacking the {kind} weights on {step.count} test images")
@@ -119,14 +123,15 @@ def called(plan: Plan) -> str:
     return f"{plan.name} {folder}" if folder.startswith("seed-") else plan.name
 
 
-def standing(last: Mapping[str, Any] | None) -> str:
+def standing(plan: Plan, last: Mapping[str, Any] | None) -> str:
     """The last epoch in a few words."""
     if last is None:
         return ""
     words = [f"loss {last['loss']:.3f}"]
     for name in ("validation", "test"):
         if name in last:
-            words.append(f"{name} {last[name]['clean']:.1f} clean, {last[name]['pgd']:.1f} PGD")
+            found, probe = last[name], f"PGD-{plan.config.probe_steps}"
+            words.append(f"{name} {found['clean']:.1f} clean, {found['pgd']:.1f} {probe}")
     return ", ".join([*words, f"{last['seconds']:.1f} s"])
 
 

@@ -166,6 +166,12 @@ CHECKPOINTS = {
 }
 
 
+def training_label(attack: Document) -> str:
+    """An attack's label; plain PGD says its steps, for the probe of every epoch is PGD with others."""
+    steps = attack["settings"].get("steps")
+    return f"PGD-{steps}" if attack["label"] == "PGD" and steps else str(attack["label"])
+
+
 def training_table(document: Document) -> Table:
     """One row a set of weights, one column an attack."""
     results = document["results"]
@@ -176,10 +182,11 @@ def training_table(document: Document) -> Table:
         "weights",
         "epoch",
         "clean",
-        *(attack["label"] for attack in first["attacks"]),
+        *map(training_label, first["attacks"]),
         "worst case",
     ):
-        table.add_column(name, justify="left" if name == "weights" else "right", no_wrap=True)
+        words = name == "weights"  # the only column that a narrow terminal may break
+        table.add_column(name, justify="left" if words else "right", no_wrap=not words)
     for kind, result in results.items():
         found = result["evaluation"]
         robust = [percent(attack["robust"]) for attack in found["attacks"]]
@@ -229,7 +236,7 @@ def weights_remarks(results: Document) -> list[str]:
 def seeds_table(documents: list[Document]) -> Table:
     """Means over several trainings and their standard deviations (n - 1), one row a set of weights."""
     first = documents[0]["results"]["selected"]["evaluation"]
-    labels = ["clean", *(attack["label"] for attack in first["attacks"]), "worst case"]
+    labels = ["clean", *map(training_label, first["attacks"]), "worst case"]
     table = Table(title=f"{len(documents)} seeds: mean and deviation in %", title_justify="left")
     for name in ("weights", *labels):
         table.add_column(name, justify="left" if name == "weights" else "right")

@@ -42,7 +42,7 @@ def command(
     augment: chosen.Augment = None,
     attack_mode: chosen.AttackMode = None,
     guard: chosen.Guard = None,
-    attacks: options.Attacks = "pgd,pgd-cw",
+    attacks: options.Attacks = "pgd,pgd-cw,si-pgd",
     seed: options.Seed = 0,
     seeds: chosen.Seeds = None,
     device: options.Device = "auto",
@@ -76,12 +76,16 @@ def carry_out(words: dict[str, Any]) -> None:
             plans = request.plans(place)
         if group.writes and request.adapted.moved:
             typer.echo(f"Recipe {request.adapted.name} {request.adapted.moved}.", err=True)
+        done = [plan.folder for plan in plans if is_finished(plan.folder)]
         failure: DivergenceError | None = None
         try:
             with training_bar(group.writes, words["tensorboard"]) as (watch, attacked):
                 train(plans, watch=watch, attacked=attacked, group=group)
         except DivergenceError as error:  # the others are shown
             failure = error
+        if group.writes:
+            for folder in done:
+                typer.echo(f"{folder} holds this run already, finished: nothing was run for it.")
         finished = [plan.folder for plan in plans if is_finished(plan.folder)]
         if group.writes and finished:
             show_training(finished, report=words["report"])
