@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch.distributed.run import parse_args
 from typer.testing import CliRunner
 
 from scaleproof import load_model
@@ -46,6 +47,23 @@ def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
         if "://" not in target:
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_torchrun_understands_every_line_for_it() -> None:
+    """It takes `--si` for an option of its own, wherever it stands."""
+    lines = [
+        line.partition("#")[0].split()[1:]
+        for document in DOCUMENTS
+        for line in document.read_text().splitlines()
+        if line.startswith("    torchrun ")
+    ]
+    assert any("--scale-invariant" in words for words in lines)
+    for words in lines:
+        found = parse_args(words)
+        assert (found.module, found.training_script) == (True, "scaleproof")
+    with pytest.raises(SystemExit):
+        parse_args([*lines[0], "--si"])
+    assert parse_args(["-m", "scaleproof", "--", "train", "at", "--si"]).training_script_args[-1] == "--si"
 
 
 def test_the_readme_is_short() -> None:
