@@ -97,6 +97,24 @@ def test_the_page_on_defenses_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'margin'" in capsys.readouterr().out
 
 
+def test_the_commands_on_defenses_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the page's first block as a module of the current folder; the second time the training is finished."""
+    page = (ROOT / "docs" / "add-a-defense.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "smooth.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+    commands = re.findall(r"^    scaleproof (.+)$", page, re.MULTILINE)
+    assert [words.split()[0] for words in commands] == ["train", "report", "evaluate"]
+    for words in (*commands, commands[0]):
+        done = CliRunner().invoke(app, words.split())
+        assert done.exit_code == 0, f"{words}: {done.output}"
+    assert "runs/smooth holds this run already" in done.output
+    record = json.loads((tmp_path / "runs" / "smooth" / "training.json").read_text())
+    assert (record["label"], record["defense"]["class"]) == (
+        "AT, smoothed labels-SI",
+        "smooth.SmoothTraining",
+    )
+
+
 def test_the_page_on_comparisons_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "report.md").read_text(), re.DOTALL)
     page: dict[str, Any] = {"__name__": "page"}

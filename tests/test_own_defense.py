@@ -56,7 +56,7 @@ def test_what_a_defense_returns_must_be_named_terms(
 
 def test_si_needs_an_attack_to_change() -> None:
     plain = found(lambda loss, output: Outcome({"clean": loss.mean()}, output))
-    message = r"training attack, Own has none: give it inner=Inner\(threat=...\), or scale_invariant"
+    message = r"training attack, Own has none: give it inner=Inner\(threat=...\), or --si-half outer \(scale_invariant"
     with pytest.raises(ValueError, match=message):
         scale_invariant(plain)
     assert scale_invariant(plain, inner=False).margin is not None

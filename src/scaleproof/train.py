@@ -20,7 +20,7 @@ from torch import nn
 from scaleproof import __version__
 from scaleproof.attacks.base import Attack, attack_settings
 from scaleproof.data import Dataset
-from scaleproof.defenses import Defense
+from scaleproof.defenses import Defense, defense_settings
 from scaleproof.evaluation import Evaluation
 from scaleproof.evaluator import evaluate
 from scaleproof.files import write_atomically
@@ -77,7 +77,7 @@ class Plan:
             "kind": "training",
             "scaleproof": __version__,
             "architecture": self.architecture,
-            "defense": self.defense.describe(),
+            "defense": defense_settings(self.defense),
             "config": self.config.describe(),
             "recipe": self.recipe,
             "data": f"{self.dataset.name}/{self.dataset.split}",
@@ -175,7 +175,7 @@ class Session:
             "schema": "scaleproof.training/1",
             "label": plan.name,
             "recipe": {"name": plan.recipe, "provenance": plan.provenance},
-            "defense": plan.defense.describe(),
+            "defense": defense_settings(plan.defense),
             "config": plan.config.describe(),
             "model": {
                 "architecture": self.architecture,
@@ -201,7 +201,7 @@ class Session:
         facts = {
             "epoch": str(epoch),
             "trained": trained_on(plan),
-            "defense": json.dumps(plan.defense.describe()),
+            "defense": json.dumps(defense_settings(plan.defense)),
             "batch_norm": json.dumps(vars(plan.defense.batch_norm)),
         }
         facts |= answers(measured, plan.test.images.shape[1:])

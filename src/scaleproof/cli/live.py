@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import TaskID
+    from rich.progress import Progress, TaskID
 
     from scaleproof.progress import Progress as Step
     from scaleproof.train import Attacked, Plan, Watch
@@ -62,13 +63,10 @@ def stoppable(console: Console) -> Iterator[None]:
         raise SystemExit(130) from None
 
 
-@contextmanager
-def training_bar(shown: bool, tensorboard: bool) -> Iterator[tuple[Watch, Attacked]]:
-    """One bar a training, with time left, then for the attacks on its weights; without a terminal, a line for each."""
-    from rich.console import Console
+def bars(console: Console, shown: bool) -> Progress:
+    """Bars with time gone and time left, on a terminal alone."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
@@ -76,43 +74,54 @@ def training_bar(shown: bool, tensorboard: bool) -> Iterator[tuple[Watch, Attack
         TimeRemainingColumn(),
         TextColumn("{task.fields[standing]}"),
     )
-    tasks: dict[Plan, TaskID] = {}
-    attacks: dict[tuple[Plan, str], TaskID] = {}
-    told: dict[Plan, int] = {}
+    return Progress(*columns, console=console, disable=not (shown and console.is_terminal))
+
+
+@contextmanager
+def training_bar(shown: bool, tensorboard: bool) -> Iterator[tuple[Watch, Attacked]]:
+    """One bar a training, with time left, then for the attacks on its weights; without a terminal, a line for each."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    tasks: dict[Path, TaskID] = {}  # by run folder
+    attacks: dict[tuple[Path, str], TaskID] = {}
+    told: dict[Path, int] = {}
     curves = Curves() if tensorboard and shown else None
-    with (
-        stoppable(console),
-        Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as bar,
-    ):
+    with stoppable(console), bars(console, shown) as bar:
 
         def say(words: str, *, always: bool = False) -> None:
             if shown and (always or not console.is_terminal):
                 console.print(words, soft_wrap=True)
 
         def watch(plan: Plan, step: TrainStep) -> None:
-            if plan not in tasks:
-                tasks[plan] = bar.add_task(plan.name, total=step.epochs * step.steps, standing="")
-                told[plan] = step.epoch - 1
-                if told[plan]:
-                    say(f"{called(plan)}: going on after epoch {told[plan]} of {step.epochs}", always=True)
+            if plan.folder not in tasks:
+                tasks[plan.folder] = bar.add_task(plan.name, total=step.epochs * step.steps, standing="")
+                told[plan.folder] = step.epoch - 1
+                if told[plan.folder]:
+                    say(
+                        f"{called(plan)}: going on after epoch {told[plan.folder]} of {step.epochs}",
+                        always=True,
+                    )
             where = f"{called(plan)}, epoch {step.epoch} of {step.epochs}"
             done = (step.epoch - 1) * step.steps + step.step
-            bar.update(tasks[plan], description=where, completed=done, standing=standing(plan, step.last))
-            if step.last is not None and int(step.last["epoch"]) > told[plan]:
-                told[plan] = int(step.last["epoch"])
+            bar.update(
+                tasks[plan.folder], description=where, completed=done, standing=standing(plan, step.last)
+            )
+            if step.last is not None and int(step.last["epoch"]) > told[plan.folder]:
+                told[plan.folder] = int(step.last["epoch"])
                 if curves is not None:
                     curves.write(plan, step.last)
-                say(f"{called(plan)} epoch {told[plan]}/{step.epochs}: {standing(plan, step.last)}")
+                say(f"{called(plan)} epoch {told[plan.folder]}/{step.epochs}: {standing(plan, step.last)}")
 
         def attacked(plan: Plan, kind: str, step: Step) -> None:
             where = f"{called(plan)}, attacking the {kind} weights: {step.label}"
-            if plan not in told:
-                told[plan] = plan.config.epochs
+            if plan.folder not in told:
+                told[plan.folder] = plan.config.epochs
                 say(f"{called(plan)}: its epochs are done already, going on with the attacks", always=True)
-            if (plan, kind) not in attacks:
-                attacks[plan, kind] = bar.add_task(where, total=step.total, standing="")
+            if (plan.folder, kind) not in attacks:
+                attacks[plan.folder, kind] = bar.add_task(where, total=step.total, standing="")
                 say(f"{called(plan)}: attacking the {kind} weights on {step.count} test images")
-            bar.update(attacks[plan, kind], description=where, completed=step.done, total=step.total)
+            bar.update(attacks[plan.folder, kind], description=where, completed=step.done, total=step.total)
 
         yield watch, attacked
 
@@ -144,14 +153,16 @@ class Curves:
         except ImportError:
             raise ValueError("--tensorboard needs the package tensorboard: pip install tensorboard") from None
         self.make: Any = SummaryWriter
-        self.writers: dict[Plan, Any] = {}
+        self.writers: dict[Path, Any] = {}
 
     def write(self, plan: Plan, record: Mapping[str, Any]) -> None:
-        if plan not in self.writers:
-            self.writers[plan] = self.make(str(plan.folder / "tensorboard"))
+        if plan.folder not in self.writers:
+            self.writers[plan.folder] = self.make(str(plan.folder / "tensorboard"))
         for name, value in record.items():
             parts = value if isinstance(value, Mapping) else {"": value}
             for part, number in parts.items():
                 if isinstance(number, int | float):
-                    self.writers[plan].add_scalar(f"{name}/{part}".rstrip("/"), number, record["epoch"])
-        self.writers[plan].flush()
+                    self.writers[plan.folder].add_scalar(
+                        f"{name}/{part}".rstrip("/"), number, record["epoch"]
+                    )
+        self.writers[plan.folder].flush()

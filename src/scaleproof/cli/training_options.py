@@ -9,7 +9,10 @@ import typer
 Hidden = {"show_default": False}
 
 Method = Annotated[
-    str, typer.Argument(help="at, trades, alp, mart, free, gat, rfgsm, gradalign or standard.")
+    str,
+    typer.Argument(
+        help="at, trades, alp, mart, free, gat, rfgsm, gradalign or standard; or module:NAME, a Defense of your own."
+    ),
 ]
 Si = Annotated[
     bool,

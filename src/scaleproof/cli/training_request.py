@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -70,13 +72,14 @@ class TrainRequest:
         from scaleproof.models.architectures import checked_architecture
         from scaleproof.models.specs import is_path
         from scaleproof.train import Plan
-        from scaleproof.training.checks import check_alike, probe_threat
+        from scaleproof.training.checks import check_alike, plain_settings, probe_threat
 
         if self.he or (":" not in self.model and not is_path(self.model)):
             checked_architecture(self.model)
         self.check_si()
         found, config = self.adapted, self.adapted.config
         defense = self.defense(found.defense)
+        plain_settings(defense)
         whole = load(self.data, split="train", folder=self.data_folder)
         dataset = limited(whole, self.limit)
         test = self.test(whole, dataset)
@@ -84,7 +87,8 @@ class TrainRequest:
         config = fitted(config, len(dataset))
         seeds = self.seed_list()
         name = defense.label + ("-SI" if self.si else "") + ("-HE" if self.he else "")
-        words = f"{name.lower()}-{Path(self.model).name.replace(':', '-')}-{dataset.name}-{found.name}"
+        called = re.sub("[^a-z0-9]+", "-", name.lower())  # the label of one's own may have spaces
+        words = f"{called}-{Path(self.model).name.replace(':', '-')}-{dataset.name}-{found.name}"
         plans = [
             Plan(
                 name=name,
@@ -208,7 +212,7 @@ class TrainRequest:
             step_size = base.inner.step_size / base.inner.threat.eps * wanted
             base = replace(base, inner=replace(base.inner, threat=threat, step_size=step_size))
         elif wanted is not None:
-            base = base if base.ball is None else base.resized(wanted / base.ball.eps)
+            base = resized(base, wanted)
         changes: dict[str, Any] = {} if self.steps is None else {"steps": self.steps}
         if self.step_size is not None:
             changes["step_size"] = options.number(self.step_size, "step-size")
@@ -250,6 +254,20 @@ class TrainRequest:
         }
         changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         return replace(config, **changes)
+
+
+def resized(base: Defense, eps: float) -> Defense:
+    """The defense against a ball of this size, where it has one that can be resized."""
+    if base.ball is None:
+        raise ValueError(
+            f"--eps is for methods with a ball, {base.name} has none: give its class an inner attack, or leave it out"
+        )
+    found = base.resized(eps / base.ball.eps)
+    if found.ball is None or not math.isclose(found.ball.eps, eps, rel_tol=1e-6):
+        raise ValueError(
+            f"--eps {eps:g} does not reach {base.name}, whose resized() leaves another ball: let it change its ball"
+        )
+    return found
 
 
 def fitted(config: TrainConfig, count: int) -> TrainConfig:

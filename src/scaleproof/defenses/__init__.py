@@ -12,6 +12,7 @@ from scaleproof.defenses.gat import Guidance
 from scaleproof.defenses.gradalign import GradientAlignment
 from scaleproof.defenses.inner import Divergence, Guided, Inner, Labelled
 from scaleproof.defenses.mart import Mart
+from scaleproof.defenses.named import defense_settings, named_defense
 from scaleproof.defenses.rfgsm import RandomStep
 from scaleproof.defenses.si import hypersphere, scale_invariant
 from scaleproof.defenses.standard import Standard
@@ -45,13 +46,16 @@ __all__ = [
     "Standard",
     "Trades",
     "defense",
+    "defense_settings",
     "hypersphere",
     "scale_invariant",
 ]
 
 
 def defense(name: str) -> Defense:
-    """A defense by its short name, with the paper's settings."""
+    """A defense by its short name, with the paper's settings, or one's own by module:NAME."""
+    if ":" in name:
+        return named_defense(name, NAMES)
     for method in METHODS:
         if method.name == name:
             return method()
@@ -59,4 +63,6 @@ def defense(name: str) -> Defense:
     near = [base] if base in NAMES else difflib.get_close_matches(name.lower(), NAMES, n=1)
     option = f" --{twin}" if near == [base] and twin in ("si", "he") else ""
     hint = f"; did you mean {near[0] + option!r}?" if near else ""
-    raise ValueError(f"a method must be one of {', '.join(NAMES)}, got {name!r}{hint}")
+    raise ValueError(
+        f"a method must be one of {', '.join(NAMES)}, or module:NAME of your own, got {name!r}{hint}"
+    )

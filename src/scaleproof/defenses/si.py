@@ -46,7 +46,7 @@ def scale_invariant(
     if defense.inner is None:
         raise ValueError(
             f"SI's inner half changes a defense's training attack, {type(defense).__name__} has none: give it "
-            "inner=Inner(threat=...), or scale_invariant(..., inner=False) for the margin term alone"
+            "inner=Inner(threat=...), or --si-half outer (scale_invariant(..., inner=False)) for the margin term alone"
         )
     attack = replace(defense.inner, objective=defense.inner.objective.with_cosines(scale))
     return replace(changed, inner=attack)

@@ -42,6 +42,7 @@ FORMS = (
     "demo, undefended, a run folder, a .safetensors file, module:factory, timm:NAME, timm:NAME@FILE.safetensors, "
     "robustbench:NAME@FOLDER or hf:FOLDER"
 )
+RULE = f"a model spec must be {FORMS}"
 OTHERS = {"robustbench": load_robustbench, "hf": load_huggingface}  # what the rest of a spec means there
 
 
@@ -55,7 +56,7 @@ def load_model(spec: str, *, architecture: str | None = None, classes: int = 10)
         return replace(from_file(spec, own_path(spec), None), notes=())
     name, colon, rest = spec.partition(":")
     if not colon or not name or not rest:
-        raise ValueError(f"a model spec must be {FORMS}, got {spec!r}{nearest_spec(spec)}")
+        raise ValueError(f"{RULE}, got {spec!r}{nearest_spec(spec)}")
     if name in OTHERS:
         classifier, found, notes = OTHERS[name](rest)
         return loaded(classifier, spec, found, notes)
@@ -187,20 +188,18 @@ def importing_from_here() -> Iterator[None]:
         sys.path.remove(here)
 
 
-def imported(spec: str, name: str) -> ModuleType:
-    """A module by name; only its own absence is our error to explain."""
+def imported(spec: str, name: str, rule: str = RULE) -> ModuleType:
+    """A module by name; only its own absence is our error to explain, by the rule for such specs."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        close = difflib.get_close_matches(name, ["timm", *OTHERS], n=1)
+        close = difflib.get_close_matches(name, ["timm", *OTHERS], n=1) if rule == RULE else []
         hint = f"; did you mean '{close[0]}:'?" if close else ""
         if name.endswith(".py"):
             hint = f"; did you mean {spec.replace('.py:', ':')!r}, without the ending?"
-        raise ValueError(
-            f"a model spec must be {FORMS}, got {spec!r}: no module {name!r} here or installed{hint}"
-        ) from error
+        raise ValueError(f"{rule}, got {spec!r}: no module {name!r} here or installed{hint}") from error
 
 
 def factory_in(spec: str, module: ModuleType, name: str) -> Callable[[], Any]:

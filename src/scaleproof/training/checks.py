@@ -138,13 +138,20 @@ def check_head(classifier: Classifier, defense: Defense, x: Tensor) -> None:
 
 def identity(dataset: Dataset, defense: Defense, config: TrainConfig) -> dict[str, Any]:
     """What makes one training another one, as plain data."""
-    found = {"defense": defense.describe(), "config": config.describe(), "pixels": dataset.digest()}
+    return {
+        "defense": plain_settings(defense),
+        **json.loads(json.dumps({"config": config.describe(), "pixels": dataset.digest()})),
+    }
+
+
+def plain_settings(defense: Defense) -> dict[str, Any]:
+    """What a defense says of itself, as it is kept in a file."""
     try:
-        plain: dict[str, Any] = json.loads(json.dumps(found))
-    except TypeError as error:
+        plain: dict[str, Any] = json.loads(json.dumps(defense.describe(), allow_nan=False))
+    except (TypeError, ValueError) as error:
         raise ValueError(
             f"a training in a folder needs settings that are plain data, {type(defense).__name__} has others "
-            f"({error}): let its describe() give numbers, texts and lists"
+            f"({error}): let its describe() give finite numbers, texts and lists"
         ) from error
     return plain
 

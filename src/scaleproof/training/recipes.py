@@ -228,14 +228,19 @@ RECIPES: Mapping[str, Maker] = MappingProxyType(
 
 
 def recipe(method: str, *, name: str | None = None, architecture: str = "resnet18") -> Recipe:
-    """A recipe by name; without one, `pang` for multi-step methods and each single-step method's own."""
-    chosen = defense(method)
+    """A recipe by name; without one, `pang` for multi-step methods and one's own, else each method's own."""
+    chosen, own = defense(method), ":" in method
     if name is None:
-        name = "original" if chosen.single_step else "pang"
+        name = "original" if chosen.single_step and not own else "pang"
     if name not in RECIPES:
         near = difflib.get_close_matches(name, RECIPES, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"a recipe must be one of {', '.join(RECIPES)}, got {name!r}{hint}")
+    if name == "original" and own:
+        others = ", ".join(other for other in RECIPES if other != "original")
+        raise ValueError(
+            f"a recipe for a method of your own must be one of {others}, got 'original' for {method}"
+        )
     found = RECIPES[name](chosen, architecture)
     if name == "original" or chosen.replays == 1:
         return found
