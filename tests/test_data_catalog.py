@@ -124,7 +124,10 @@ def test_copy_known_to_differ_says_so(batches, tmp_path, monkeypatch):
         ("SVNH", "Did you mean svhn?"),
         ("zzzz", "'zzzz' is not a known set. Known: cifar10, cifar100, svhn, sample, sample-train"),
         ("no/where", "no/where is not there"),
-        ("cifar10", "is not there: looked in .*home/cifar10 and .*home for.*scaleproof data get cifar10, or, .* data import FOLDER cifar10$"),
+        (
+            "cifar10",
+            "is not there: looked in .*home/cifar10 and .*home for.*data get cifar10, or, .*import FOLDER",
+        ),
     ],
 )
 def test_absent_data_says_what_to_do(batches, name, message):
