@@ -43,6 +43,7 @@ def found(answer: Callable[[Tensor, Output], Any]) -> Defense:
         (lambda loss, output: loss.mean(), r"outcome of Own must return named terms, got Tensor: return self.fin"),
         (lambda loss, output: {"loss": loss.mean()}, "must return named terms, got dict"),
         (lambda loss, output: Outcome({}, output), "Own must return at least one term, got none"),
+        (lambda loss, output: Outcome({"loss": loss.mean(), "own": loss.mean()}, output), "Own gives loss, own: give"),
         (lambda loss, output: Outcome({"clean": loss}, output), r"of one number, got shape \(24,\) for 'clean'"),
         (lambda loss, output: Outcome({"clean": 1.5}, output), "of one number, got float for 'clean'"),  # type: ignore[dict-item]
     ],

@@ -36,6 +36,11 @@ def checked_outcome(defense: Defense, outcome: object) -> Outcome:
         )
     if not outcome.terms:
         raise ValueError(f"{type(defense).__name__} must return at least one term, got none")
+    if "loss" in outcome.terms and len(outcome.terms) > 1:
+        raise ValueError(
+            f"'loss' is the sum of all terms, {type(defense).__name__} gives {', '.join(outcome.terms)}: "
+            "give that term another name"
+        )
     for name, term in outcome.terms.items():
         if not isinstance(term, Tensor) or term.dim() > 0:
             got = f"shape {tuple(term.shape)}" if isinstance(term, Tensor) else type(term).__name__
