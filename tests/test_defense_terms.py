@@ -260,7 +260,7 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: Inner(threat=THREAT, start="middle"), "one of uniform, normal, signs, none, got 'middle'"),
     (lambda: Inner(threat=THREAT, start="signs"), "start_size is for normal and signs, got 0.0 for 'signs'"),
     (lambda: Inner(threat=THREAT, start_size=0.1), "for normal and signs, got 0.1 for 'uniform'"),
-    (lambda: defense("pgd"), "gradalign, got 'pgd'"),
+    (lambda: defense("pgd"), "module:NAME of your own, got 'pgd'"),
     (lambda: defenses.BatchNormPolicy(attack="both"), "attack must be one of eval, train, got 'both'"),
     (
         lambda: defenses.BatchNormPolicy(updates="none"),
