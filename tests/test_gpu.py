@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from scaleproof import Speed, evaluate, losses, suite
-from scaleproof.attacks import Attack
+from scaleproof.attacks import APGD, Attack
 from scaleproof.data import load
 from scaleproof.models import Classifier, build, load_model
 from scaleproof.oracle import Oracle
@@ -110,11 +110,14 @@ def test_kernels_against_plain_torch(width: int, halved: bool, size: int) -> Non
     torch.testing.assert_close(found, plain, rtol=0.02, atol=0.2)  # nine products, each rounded to bf16
 
 
-@pytest.mark.parametrize("name", ["pgd", "apgd-ce", "apgd-t", "fab-t", "square", "rays"])
+SCOUTED = APGD(objective=losses.cw_margin, targets=2, scouts=9, steps=20, name="scouted", label="scouted")
+
+
+@pytest.mark.parametrize("name", ["pgd", "apgd-ce", "apgd-t", "scouted", "fab-t", "square", "rays"])
 def test_a_captured_step_is_the_step(name: str) -> None:
     """Attacks whose whole step is one graph find what they find without graphs, at the same counted cost."""
     classifier, x, y = demo()
-    attacks = [shortened(attack) for attack in suite(name)]
+    attacks = [shortened(attack) for attack in ([SCOUTED] if name == "scouted" else suite(name))]
     results = []
     for graph in (True, False):
         speed = Speed(precision="float32", graph=graph)
