@@ -6,7 +6,7 @@
 A recipe is a cascade: each attack gets what the ones before it left. Its price is its forward and backward passes, its
 worth what it leaves: images that "standard" breaks and the recipe does not are missed, the other way round gained.
 Every recipe runs once for each seed; "standard" (gradients in bf16 on a GPU, verdicts in float32) runs once.
-With scouts, one step towards each of nine classes says which of them are the targets, else the clean logits.
+Targets are ranked by the clean logits; by scouts, one step towards each of nine classes; or by slopes, as MALT does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 from objectives import classifiers
 
 from scaleproof import PGD, Classifier, Dataset, Evaluation, Threat, evaluate, load, suite
-from scaleproof.attacks import APGD, Attack
+from scaleproof.attacks import APGD, Attack, Ranking, Scouts, Slopes
 from scaleproof.losses import Objective, cw_margin, dlr, probability_margin, standardised_margin
 from scaleproof.provenance import provenance
 from scaleproof.statistics import paired
@@ -45,15 +45,15 @@ def first(objective: Objective = probability_margin, steps: int = 20, restarts: 
 
 
 def search(
-    objective: Objective, steps: int, *, targets: int | None = None, scouts: int | None = None
+    objective: Objective, steps: int, *, targets: int | None = None, ranking: Ranking | None = None
 ) -> APGD:
-    name = f"apgd {objective.name} {steps}x{targets or 1}" + ("" if scouts is None else f" of {scouts}")
+    name = f"apgd {objective.name} {steps}x{targets or 1}" + ("" if ranking is None else f" {ranking.name}")
     return APGD(
         threat=Threat(),
         objective=objective,
         steps=steps,
         targets=targets,
-        scouts=scouts,
+        ranking=ranking,
         name=name,
         label=name,
     )
@@ -81,11 +81,12 @@ def recipes() -> Mapping[str, tuple[Attack, ...]]:
             first(invariant),
             search(cw_margin, steps, targets=targets),
         )
-    for targets, steps in ((1, 20), (1, 50), (1, 100), (2, 20), (2, 50), (2, 100), (3, 20), (3, 50)):
-        found[f"scouts, {counted(targets)}, {steps} steps"] = (
-            first(invariant),
-            search(cw_margin, steps, targets=targets, scouts=9),
-        )
+    for ranking in (Scouts(), Slopes()):
+        for targets, steps in ((1, 20), (1, 50), (1, 100), (2, 20), (2, 50), (2, 100), (3, 20), (3, 50)):
+            found[f"{ranking.name}, {counted(targets)}, {steps} steps"] = (
+                first(invariant),
+                search(cw_margin, steps, targets=targets, ranking=ranking),
+            )
     return found
 
 

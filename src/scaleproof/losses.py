@@ -134,6 +134,11 @@ def margin(scores: Tensor, y: Tensor) -> Tensor:
     return best_other(scores, y) - column(scores, y)
 
 
+def gap(scores: Tensor, y: Tensor) -> Tensor:
+    """The target's score minus the true one's."""
+    return column(scores, y[:, 1]) - column(scores, y[:, 0])
+
+
 def ratio(scores: Tensor, y: Tensor) -> Tensor:
     """Difference of logits ratio: the margin over the gap of first and third score (Croce and Hein 2020)."""
     ordered = scores.sort(dim=1, descending=True).values
@@ -152,8 +157,7 @@ def targeted_margin(scores: Tensor, y: Tensor) -> Tensor:
 def targeted_ratio(scores: Tensor, y: Tensor) -> Tensor:
     """Targeted DLR: target minus true class, over first score minus the mean of third and fourth."""
     ordered = scores.sort(dim=1, descending=True).values
-    gap = ordered[:, 0] - (ordered[:, 2] + ordered[:, 3]) / 2
-    return (column(scores, y[:, 1]) - column(scores, y[:, 0])) / (gap + TINY)
+    return gap(scores, y) / (ordered[:, 0] - (ordered[:, 2] + ordered[:, 3]) / 2 + TINY)
 
 
 TARGETED: dict[Form, Form] = {
@@ -164,6 +168,7 @@ TARGETED: dict[Form, Form] = {
 
 cross_entropy = Objective("cross_entropy", logits, negative_log_likelihood)
 cw_margin = Objective("cw_margin", logits, margin, scale_invariant=True)
+logit_gap = Objective("logit_gap", logits, gap)  # of a target
 dlr = Objective("dlr", logits, ratio, classes=3, scale_invariant=True)
 probability_margin = Objective("probability_margin", probabilities, margin)
 probability_dlr = Objective("probability_dlr", probabilities, ratio, classes=3)

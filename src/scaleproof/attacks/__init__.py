@@ -8,6 +8,7 @@ from scaleproof.attacks.fab import FAB
 from scaleproof.attacks.foreign import Foreign
 from scaleproof.attacks.loop import perturb
 from scaleproof.attacks.pgd import PGD, fgsm, si_pgd
+from scaleproof.attacks.rankings import Ranking, Scouts, Slopes
 from scaleproof.attacks.rays import RayS
 from scaleproof.attacks.spsa import SPSA
 from scaleproof.attacks.square import Square
@@ -20,7 +21,10 @@ __all__ = [
     "SPSA",
     "Attack",
     "Foreign",
+    "Ranking",
     "RayS",
+    "Scouts",
+    "Slopes",
     "Square",
     "State",
     "attack_batch",

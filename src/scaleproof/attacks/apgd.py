@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from scaleproof.attacks.base import Format, State, likeliest_wrong
-from scaleproof.attacks.scouts import scouted
+from scaleproof.attacks.rankings import Ranking, ranked
 from scaleproof.losses import Objective, cross_entropy, misclassified, targeted
 from scaleproof.oracle import Gradient, Oracle
 from scaleproof.rng import Rng
@@ -47,7 +47,7 @@ class APGDState(State):
 class APGD:
     """Auto-PGD with any objective; with `targets`, one run for each of the likeliest wrong classes.
 
-    With `scouts`, a step towards each of so many likeliest ones is tried first, and the best of them are the targets.
+    With a `ranking` the targets are the first of its order, else the likeliest.
     """
 
     threat: Threat = DEFAULT_THREAT
@@ -55,7 +55,7 @@ class APGD:
     steps: int = 100
     rho: float = 0.75
     targets: int | None = None
-    scouts: int | None = None
+    ranking: Ranking | None = None
     runs: int = 1
     name: str = "apgd-ce"
     label: str = "APGD-CE"
@@ -67,9 +67,10 @@ class APGD:
                 raise ValueError(f"{field} must be >= 1, got {value}")
         if not 0 < self.rho <= 1:
             raise ValueError(f"rho must be above 0 and at most 1, got {self.rho}")
-        if self.scouts is not None and not 1 <= (self.targets or 0) <= self.scouts:
+        if self.ranking is not None and not 1 <= (self.targets or 0) <= self.ranking.among:
             raise ValueError(
-                f"scouts look for targets, and must be at least as many, got {self.scouts} for {self.targets} targets"
+                f"a ranking must be among at least as many classes as there are targets, got {self.ranking.among} for "
+                f"{self.targets} targets"
             )
 
     @property
@@ -91,10 +92,8 @@ class APGD:
     def for_classes(self, classes: int) -> tuple[APGD, tuple[str, ...]]:
         wanted = self.objective if self.targets is None else targeted(self.objective)
         objective, note = wanted.for_classes(classes)
-        targets, scouts = (
-            None if number is None else min(number, classes - 1) for number in (self.targets, self.scouts)
-        )
-        changed = replace(self, objective=objective, targets=targets, scouts=scouts)
+        targets = None if self.targets is None else min(self.targets, classes - 1)
+        changed = replace(self, objective=objective, targets=targets)
         return changed, () if note is None else (note,)
 
     def init(self, oracle: Oracle, clean: Tensor, y: Tensor, index: Tensor, rng: Rng) -> APGDState:
@@ -115,9 +114,9 @@ class APGD:
 
     def target(self, oracle: Oracle, clean: Tensor, y: Tensor, rank: int) -> Tensor:
         """The class of the rank-th run (B,)."""
-        if self.scouts is None:
+        if self.ranking is None:
             return likeliest_wrong(oracle.logits(clean), y, rank)
-        return scouted(oracle, self.threat, clean, y, self.scouts, rank)
+        return ranked(self.ranking, oracle, self.threat, clean, y, rank)
 
     def step(self, oracle: Oracle, state: State) -> APGDState:
         state = cast(APGDState, state)
@@ -173,7 +172,7 @@ class APGD:
             "rho": self.rho,
             "targets": self.targets,
             "restarts": self.restarts,
-            **({} if self.scouts is None else {"scouts": self.scouts}),
+            **({} if self.ranking is None else {"ranking": [self.ranking.name, self.ranking.among]}),
         }
 
 

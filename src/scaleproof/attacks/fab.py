@@ -14,20 +14,12 @@ import torch
 from torch import Tensor
 
 from scaleproof.attacks.base import Format, State, likeliest_wrong
-from scaleproof.losses import Objective, column, logits, margin, misclassified
+from scaleproof.losses import logit_gap, margin, misclassified
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import DEFAULT_THREAT, Threat, rows_like
 
 LEAST_SIZE = 1e-8
-
-
-def gap(scores: Tensor, y: Tensor) -> Tensor:
-    """The target's score minus the true one's."""
-    return column(scores, y[:, 1]) - column(scores, y[:, 0])
-
-
-logit_gap = Objective("logit_gap", logits, gap)
 
 
 @dataclass(frozen=True, kw_only=True)
