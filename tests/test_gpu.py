@@ -3,19 +3,24 @@
 python -m pytest -m gpu tests/test_gpu.py
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from scaleproof import Speed, evaluate, losses, suite
-from scaleproof.attacks import APGD, Attack
+from scaleproof.attacks import APGD, Attack, Scouts
 from scaleproof.data import load
 from scaleproof.models import Classifier, build, load_model
 from scaleproof.oracle import Oracle
 from scaleproof.speed import PLAIN
+from speed_fixtures import trained_looking
 from test_speed import OBJECTIVES
+from test_twins import vgg
+from their_networks import TheirResNet
 
 pytestmark = [
     pytest.mark.gpu,
@@ -51,6 +56,25 @@ def test_other_architectures(name: str) -> None:
     net, x, y = Classifier(build(name).cuda().eval()), torch.rand(8, 3, 32, 32).cuda(), torch.arange(8).cuda()
     plain = Oracle(net, speed=PLAIN).value_and_grad(losses.cross_entropy, x, y)
     fast = Oracle(net).value_and_grad(losses.cross_entropy, x, y)
+    assert float(F.cosine_similarity(fast.gradient.flatten(), plain.gradient.flatten(), dim=0)) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("make", "note"),
+    [(lambda: TheirResNet(width=16), "computed as our resnet-small"), (vgg, "traced and folded")],
+    ids=["ours", "folded"],
+)
+def test_networks_that_are_not_ours(make: Callable[[], nn.Module], note: str) -> None:
+    torch.manual_seed(0)
+    net = Classifier(trained_looking(make()).cuda())
+    x, y = torch.rand(64, 3, 32, 32).cuda(), torch.arange(64).cuda() % 10
+    plain = Oracle(net, speed=PLAIN).value_and_grad(losses.cosine_cross_entropy(), x, y)
+    oracle = Oracle(net, images=x)
+    for _ in range(3):
+        fast = oracle.value_and_grad(losses.cosine_cross_entropy(), x, y)
+    assert oracle.describe()["graph"], oracle.notes
+    assert oracle.format == "bf16"
+    assert note in oracle.notes
     assert float(F.cosine_similarity(fast.gradient.flatten(), plain.gradient.flatten(), dim=0)) > 0.95
 
 
@@ -110,7 +134,9 @@ def test_kernels_against_plain_torch(width: int, halved: bool, size: int) -> Non
     torch.testing.assert_close(found, plain, rtol=0.02, atol=0.2)  # nine products, each rounded to bf16
 
 
-SCOUTED = APGD(objective=losses.cw_margin, targets=2, scouts=9, steps=20, name="scouted", label="scouted")
+SCOUTED = APGD(
+    objective=losses.cw_margin, targets=2, ranking=Scouts(), steps=20, name="scouted", label="scouted"
+)
 
 
 @pytest.mark.parametrize("name", ["pgd", "apgd-ce", "apgd-t", "scouted", "fab-t", "square", "rays"])

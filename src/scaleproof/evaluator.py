@@ -34,8 +34,8 @@ from scaleproof.contract import (
 from scaleproof.evaluation import VERDICTS, Evaluation
 from scaleproof.examples import gathered, kept
 from scaleproof.images import AnyImages, Images, Rows, as_images, even_chunks, spans
-from scaleproof.look import FIRST_LOOK, data_mark, fingerprint, first_look, randomness
-from scaleproof.models.classifier import AnyModel, Classifier, as_classifier
+from scaleproof.look import data_mark, fingerprint, first_look, first_rows, randomness
+from scaleproof.models.classifier import AnyModel, Classifier, as_classifier, device_of
 from scaleproof.oracle import Oracle
 from scaleproof.parallel import ALONE, Group
 from scaleproof.progress import Meter, Report, chunk_label
@@ -116,7 +116,8 @@ class Run:
         if len(images) == 0:
             raise ValueError("an evaluation needs at least one image, got none")
         self.images, self.attacks, self.mode, self.seed, self.store = images, attacks, mode, seed, store
-        self.oracle = Oracle(classifier, speed=speed, draws=draws)
+        self.first, _ = first_rows(images, device_of(classifier))
+        self.oracle = Oracle(classifier, speed=speed, draws=draws, images=self.first)
         self.oracles = Oracles(self.oracle)
         self.batch_size = checked_batch_size(batch_size, self.oracle.device)
         self.features = any(attack.needs_features for attack in attacks)
@@ -124,7 +125,7 @@ class Run:
     def prepared(self, group: Group = ALONE) -> tuple[Arrays, list[tuple[Attack, tuple[str, ...]]], Rows]:
         """The clean pass, the attacks fitted to the classes, and the rows to attack."""
         look = first_look(self.oracle, self.images, self.features)
-        self.oracles.look(self.attacks, self.batch(np.arange(min(FIRST_LOOK, len(self.images))))[0])
+        self.oracles.look(self.attacks, self.first)
         settings: list[object] = [self.mode, self.seed, len(self.images), self.batch_size]
         settings += ["differences in pairs"] if any(self.oracles.paired.values()) else []
         mark = fingerprint(self.oracle, self.attacks, [*settings, data_mark(self.images)], look)
@@ -180,9 +181,8 @@ class Run:
         check_images(x, y, int(rows[0]))
         with self.oracle.chance(self.seed, "clean", int(rows[0])):
             output = self.oracle.judge_outputs(x, features=self.features)
-            logits, chance = (
-                self.oracle.judge_chance(x, y) if self.oracle.draws > 1 else (output.logits, None)
-            )
+            several = self.oracle.draws > 1
+            logits, chance = self.oracle.judge_chance(x, y) if several else (output.logits, None)
         check_finite(logits)
         check_labels(y, logits.shape[1], int(rows[0]))
         decision = logits.argmax(1)

@@ -16,7 +16,7 @@ from scaleproof.attacks.sampled import whole
 from scaleproof.evaluation import Evaluation
 from scaleproof.images import Images
 from scaleproof.losses import decided
-from scaleproof.models.classifier import as_classifier
+from scaleproof.models.classifier import as_classifier, device_of
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
@@ -40,8 +40,9 @@ def gallery(
     rows = one_of_each(np.flatnonzero(results[strongest.name]), evaluation.labels)
     if len(rows) == 0:
         return None
-    oracle = Oracle(as_classifier(model), speed=speed)
-    x, y = (tensor.to(oracle.device) for tensor in images.select(rows))
+    classifier = as_classifier(model)
+    x, y = (tensor.to(device_of(classifier)) for tensor in images.select(rows))
+    oracle = Oracle(classifier, speed=speed, images=x)
     attack, _ = strongest.for_classes(oracle.judge(x[:1]).shape[1])
     index, rng = torch.from_numpy(rows).to(x.device), Rng(seed, whole(attack).name, 0)
     found = perturb(attack, oracle, x, y, index, rng, drop=evaluation.mode == "cascade")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from scaleproof.attacks.base import Attack, attack_settings
 from scaleproof.attacks.sampled import whole
@@ -33,13 +34,18 @@ READ_AT_ONCE = 1024
 ASKED_AGAIN = 4  # one more answer alone could by chance be the first again
 
 
+def first_rows(images: Images, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The first few images in full precision on a device, and their labels as they are."""
+    x, y = images.select(np.arange(min(FIRST_LOOK, len(images)), dtype=np.int64))
+    return full_precision(x.detach().to(device)), y
+
+
 def first_look(oracle: Oracle, images: Images, features: bool) -> list[list[float]]:
     """The first few images through the model: what it returns, checked and rounded, and where its head is.
 
     Three digits tell one forward pass from another, also on another machine; a model in train mode has none to give.
     """
-    x, y = images.select(np.arange(min(FIRST_LOOK, len(images)), dtype=np.int64))
-    x, classifier = full_precision(x.detach().to(oracle.device)), oracle.classifier
+    (x, y), classifier = first_rows(images, oracle.device), oracle.classifier
     check_images(x, y)
     with understood(x, classifier), random_state_kept(x):
         torch.manual_seed(0)  # a randomised model is recognised when its run goes on
@@ -57,8 +63,7 @@ def first_look(oracle: Oracle, images: Images, features: bool) -> list[list[floa
 
 def randomness(oracle: Oracle, images: Images) -> tuple[Finding, ...]:
     """A finding where the same images get other logits when asked again: verdicts then depend on chance."""
-    x, _ = images.select(np.arange(min(FIRST_LOOK, len(images)), dtype=np.int64))
-    x = full_precision(x.detach().to(oracle.device))
+    x, _ = first_rows(images, oracle.device)
     with oracle.chance("randomness"):
         first = oracle.judge(x)
         if all(torch.equal(first, oracle.judge(x)) for _ in range(ASKED_AGAIN)):

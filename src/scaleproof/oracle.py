@@ -74,15 +74,27 @@ class Health:
 
 
 class Oracle:
-    """Values and gradients of any objective on one classifier; `speed` says how they may be computed."""
+    """Values and gradients of any objective on one classifier; `speed` says how they may be computed.
 
-    def __init__(self, classifier: Classifier, *, speed: Speed | None = None, draws: int = 1) -> None:
+    A few `images` let it look into a network that is not ours, for a faster way to the same gradients.
+    """
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        *,
+        speed: Speed | None = None,
+        draws: int = 1,
+        images: Tensor | None = None,
+    ) -> None:
         if draws < 1:
             raise ValueError(f"draws must be >= 1, got {draws}")
         self.classifier, self.draws = classifier, draws
         self.speed = speed or Speed()
         self.device = device_of(classifier)
-        self.choice = choose(classifier, self.device, self.speed)
+        self.images = images if draws == 1 else None
+        with on_device(self.device):
+            self.choice = choose(classifier, self.device, self.speed, self.images)
         graph = self.speed.graph and self.device.type == "cuda" and draws == 1
         self.graphs = GraphCache(self.device, patience=1) if graph else None
         self.cost, self.health = Cost(), Health(self.device)

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,11 +14,11 @@ from scaleproof.attacks.pgd import PGD, si_pgd
 from scaleproof.contract import Finding, buffers_kept, check_mode
 from scaleproof.evaluator import checked_batch_size
 from scaleproof.images import AnyImages, Images, Rows, as_images
-from scaleproof.look import FIRST_LOOK, first_look
+from scaleproof.look import first_look, first_rows
 from scaleproof.losses import Objective, cosine_cross_entropy, cross_entropy
 from scaleproof.models.architectures import weights_digest
 from scaleproof.models.backward import described
-from scaleproof.models.classifier import AnyModel, Classifier, as_classifier
+from scaleproof.models.classifier import AnyModel, Classifier, as_classifier, device_of
 from scaleproof.oracle import Oracle
 from scaleproof.speed import PLAIN, Speed
 from scaleproof.store import settings_digest
@@ -63,8 +62,7 @@ class Subject:
         with torch.inference_mode(False), buffers_kept(classifier):
             oracle = Oracle(classifier, speed=PLAIN)
             look = first_look(oracle, source, features=False)
-            x, _ = source.select(np.arange(min(FIRST_LOOK, len(source)), dtype=np.int64))
-            x = x.detach().to(oracle.device)
+            x, _ = first_rows(source, oracle.device)
             doubt, classes = head_doubt(oracle, x), oracle.judge(x[:1]).shape[1]
         normalisation = [None if t is None else t.tolist() for t in (classifier.mean, classifier.std)]
         known = [weights_digest(classifier), str(normalisation), classifier.logit_scale, look, len(source)]
@@ -94,7 +92,9 @@ class Subject:
         return (pgd,) if self.doubt else (pgd, si_pgd(threat, steps=steps, restarts=restarts))
 
     def oracle(self, *, graph: bool = True) -> Oracle:
-        return Oracle(self.classifier, speed=self.speed if graph else replace(self.speed, graph=False))
+        speed = self.speed if graph else replace(self.speed, graph=False)
+        images, _ = first_rows(self.images, device_of(self.classifier))
+        return Oracle(self.classifier, speed=speed, images=images)
 
     def batch(self, oracle: Oracle, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
         """Images, labels and positions of some rows, on the oracle's device."""

@@ -26,7 +26,7 @@ def attack_batch(
     classifier, x, y = as_classifier(model), full_precision(x.detach()), y.long()
     check_images(x, y)
     with buffers_kept(classifier):
-        oracles = Oracles(Oracle(classifier, speed=speed))
+        oracles = Oracles(Oracle(classifier, speed=speed, images=x))
         classes = oracles.main.judge(x[:1]).shape[1]
         check_labels(y, classes)
         fitted, _ = attack.for_classes(classes)

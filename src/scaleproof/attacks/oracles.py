@@ -60,7 +60,8 @@ class Oracles:
             return self.main
         if fine not in self.finer:
             speed = replace(self.main.speed, precision=fine)
-            self.finer[fine] = Oracle(self.main.classifier, speed=speed, draws=self.main.draws)
+            main = self.main
+            self.finer[fine] = Oracle(main.classifier, speed=speed, draws=main.draws, images=main.images)
             self.finer[fine].width = self.main.width
         return self.finer[fine]
 

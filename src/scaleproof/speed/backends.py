@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Literal, get_args
@@ -20,6 +20,7 @@ from scaleproof.models.output import Output
 from scaleproof.models.resnet import ResNet
 from scaleproof.speed.fold import OwnNetwork, can_fold, fold
 from scaleproof.speed.precision import has_fast_bf16
+from scaleproof.speed.twins import twin_of
 
 Precision = Literal["auto", "float32", "tf32", "fp16", "bf16"]
 Backend = Callable[[Tensor, bool], Output]
@@ -66,9 +67,16 @@ class Choice:
     notes: tuple[str, ...] = field(default=())
 
 
-def choose(classifier: Classifier, device: torch.device, speed: Speed) -> Choice:
-    """The fastest backend that `speed` allows for this classifier on this device."""
+def choose(
+    classifier: Classifier, device: torch.device, speed: Speed, images: Tensor | None = None
+) -> Choice:
+    """The fastest backend that `speed` allows for this classifier on this device.
+
+    With `images` to try it on, a network that is not ours may be computed through a twin.
+    """
     own = can_fold(classifier.net) and classifier.head_name in (None, "head") and not classifier.stand_ins
+    if speed.fold and not own and images is not None and not classifier.stand_ins:
+        return twin_choice(classifier, device, speed, images)
     bf16 = speed.precision == "bf16" or (speed.precision == "auto" and fast_gradients(device, own))
     if not (speed.fold and own):
         return plain_choice(classifier, device, bf16, speed)
@@ -110,6 +118,31 @@ def plain_choice(classifier: Classifier, device: torch.device, bf16: bool, speed
     notes = () if not speed.compile else ("compile is for our own architectures in eval mode: not compiled",)
     precision = "bf16 autocast" if bf16 else plain_name(speed)
     return Choice(backend=backend, precision=precision, folded=False, compiled=False, notes=notes)
+
+
+def twin_choice(classifier: Classifier, device: torch.device, speed: Speed, images: Tensor) -> Choice:
+    """By a twin where there is one; else as the network is, with the reason."""
+    twin = twin_of(classifier, images)
+    if isinstance(twin, str):
+        choice = choose(classifier, device, speed)
+        return replace(choice, notes=(*choice.notes, f"runs as it is: {twin}"))
+    if twin.graph is None:
+        choice = choose(twin.classifier, device, speed)
+        return replace(choice, notes=(*choice.notes, twin.note))
+    wanted = speed.precision == "bf16" or (speed.precision == "auto" and has_fast_bf16(device))
+    coarse = twin.coarse(images) if wanted else None
+    notes = (
+        (twin.note, "bf16 loses too much of its gradients: float32")
+        if wanted and not coarse
+        else (twin.note,)
+    )
+    return Choice(
+        backend=PlainBackend(coarse or twin.classifier, device, bf16=False),
+        precision="bf16" if coarse else plain_name(speed),
+        folded=True,
+        compiled=False,
+        notes=notes,
+    )
 
 
 def fused_body(

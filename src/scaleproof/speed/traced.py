@@ -1,0 +1,182 @@
+"""Networks that are not ours, followed through their own forward by torch.fx and written down as a graph of layers.
+
+Where the graph holds known layers and functions alone, it is the network's function for every image: nothing in it
+looks at a value, draws a number or stops a gradient. Then BatchNorms can become part of the convolutions before them,
+and convolutions can run in another number format, as in our own networks (`fold.py`).
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+LAYERS: frozenset[type[nn.Module]] = frozenset({
+    nn.Conv2d, nn.BatchNorm2d, nn.Linear, nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout2d,
+    nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SiLU, nn.GELU, nn.Softplus, nn.Tanh, nn.Sigmoid,
+    nn.Hardswish, nn.Hardsigmoid,
+    nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.ZeroPad2d, nn.LogSoftmax, nn.Softmax,
+})  # fmt: skip
+FUNCTIONS: frozenset[Callable[..., Any]] = frozenset({
+    operator.add, operator.iadd, operator.sub, operator.isub, operator.mul, operator.imul, operator.truediv,
+    operator.itruediv, operator.neg, operator.getitem, operator.floordiv,
+    torch.add, torch.sub, torch.mul, torch.div, torch.cat, torch.flatten, torch.mean, torch.reshape, torch.squeeze,
+    torch.relu, torch.tanh, torch.sigmoid, torch.softmax, torch.log_softmax,
+    F.relu, F.relu6, F.leaky_relu, F.elu, F.silu, F.gelu, F.softplus, F.tanh, F.sigmoid, F.hardswish, F.hardsigmoid,
+    F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d, F.adaptive_max_pool2d, F.pad, F.log_softmax, F.softmax,
+})  # fmt: skip
+METHODS = frozenset({
+    "add", "add_", "sub", "mul", "mul_", "div", "relu", "relu_", "tanh", "sigmoid", "softmax", "log_softmax",
+    "view", "reshape", "flatten", "squeeze", "size", "mean", "contiguous",
+})  # fmt: skip
+
+STRAIGHT = {  # what our own networks are made of, under any name
+    *(nn.Conv2d, nn.BatchNorm2d, nn.Linear, nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout2d, nn.ReLU),
+    *(
+        nn.AvgPool2d,
+        nn.AdaptiveAvgPool2d,
+        getattr,
+        operator.add,
+        operator.iadd,
+        operator.sub,
+        operator.truediv,
+    ),
+    *(operator.getitem, torch.add, torch.sub, torch.div, torch.flatten, torch.mean, torch.relu, F.relu),
+    *(F.avg_pool2d, F.adaptive_avg_pool2d),
+    *(
+        "add",
+        "add_",
+        "sub",
+        "div",
+        "relu",
+        "relu_",
+        "view",
+        "reshape",
+        "flatten",
+        "size",
+        "mean",
+        "contiguous",
+    ),
+}
+
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+class UntraceableError(Exception):
+    """Why a network cannot be written down."""
+
+
+class Tracer(fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return type(m) in LAYERS
+
+
+def trace(net: nn.Module) -> fx.GraphModule:
+    """The network as a graph of known layers, over a copy of its weights; else `UntraceableError` says why not."""
+    for name, module in net.named_modules():
+        refuse_module(name or type(net).__name__, module)
+    tensors = [*net.parameters(), *net.buffers()]
+    if any(tensor.is_floating_point() and tensor.dtype != torch.float32 for tensor in tensors):
+        raise UntraceableError("its weights are not float32")
+    root = copy.deepcopy(net)
+    module = fx.GraphModule(root, Tracer().trace(root)).requires_grad_(False)
+    for node in module.graph.nodes:
+        refuse_node(module, node)
+    if str(Tracer().trace(root)) != str(module.graph):
+        raise UntraceableError("its forward pass is another one each time")
+    if not any(isinstance(layer, nn.Linear) for _, layer in called(module, nn.Linear)):
+        raise UntraceableError("it has no linear head")
+    return module
+
+
+def refuse_module(name: str, module: nn.Module) -> None:
+    if module.training:
+        raise UntraceableError(f"{name} is in train mode")
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+        raise UntraceableError(f"{name} has hooks")
+    if type(module) in LAYERS and "forward" in vars(module):
+        raise UntraceableError(f"the forward of {name} was replaced")
+    if isinstance(module, nn.BatchNorm2d) and module.running_var is None:
+        raise UntraceableError(f"{name} has no running statistics")
+
+
+def refuse_node(module: fx.GraphModule, node: fx.Node) -> None:
+    """An error for what is not known to be the same for every image, without chance, and differentiable as it is."""
+    if node.op == "call_function" and node.target is getattr:
+        if node.args[1] != "shape":
+            raise UntraceableError(f"its forward reads .{node.args[1]}")
+    elif node.op == "call_function" and node.target not in FUNCTIONS:
+        raise UntraceableError(f"its forward calls {getattr(node.target, '__name__', node.target)}")
+    elif node.op == "call_method" and node.target not in METHODS:
+        raise UntraceableError(f"its forward calls .{node.target}()")
+    elif node.op == "get_attr" and str(node.target).rpartition(".")[2].startswith("_tensor_constant"):
+        raise UntraceableError("its forward makes a tensor of its own")
+    elif node.op == "output" and not isinstance(node.args[0], fx.Node):
+        raise UntraceableError("it does not return one tensor")
+
+
+def made_of_relus(module: fx.GraphModule) -> bool:
+    """Whether no function but ReLU bends: then probes tell whether another network of ReLUs is the same one."""
+    for node in module.graph.nodes:
+        layer = type(module.get_submodule(str(node.target))) if node.op == "call_module" else None
+        if node.op.startswith("call") and (layer or node.target) not in STRAIGHT:
+            return False
+    return True
+
+
+def called(module: fx.GraphModule, kind: type[Layer]) -> list[tuple[fx.Node, Layer]]:
+    """Every call of a layer of this kind, in order."""
+    calls = [(node, module.get_submodule(str(node.target))) for node in nodes(module, "call_module")]
+    return [(node, layer) for node, layer in calls if isinstance(layer, kind)]
+
+
+def nodes(module: fx.GraphModule, kind: str) -> list[fx.Node]:
+    return [node for node in module.graph.nodes if node.op == kind]
+
+
+def lowered(module: fx.GraphModule, dtype: torch.dtype) -> fx.GraphModule:
+    """A copy with folded BatchNorms, and convolutions in `dtype`, channels last; linear layers stay in float32."""
+    module = copy.deepcopy(module)
+    fold_norms(module)
+    for node, layer in called(module, nn.Conv2d):
+        layer.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        give(module, node, "to", dtype, memory_format=torch.channels_last)
+    for node, _ in called(module, nn.Linear):
+        give(module, node, "float")
+    for node in nodes(module, "call_method"):
+        if node.target == "view":  # which channels last may not allow
+            node.target = "reshape"
+    module.graph.lint()
+    module.recompile()
+    return module
+
+
+def fold_norms(module: fx.GraphModule) -> None:
+    """Each BatchNorm that follows a convolution at once, and alone, becomes part of it."""
+    uses = Counter(str(node.target) for node in nodes(module, "call_module"))
+    for node, norm in called(module, nn.BatchNorm2d):
+        before = node.args[0]
+        if not (isinstance(before, fx.Node) and before.op == "call_module" and len(before.users) == 1):
+            continue
+        name = str(before.target)
+        layer = module.get_submodule(name)
+        if isinstance(layer, nn.Conv2d) and uses[name] == 1:
+            module.set_submodule(name, fuse_conv_bn_eval(layer, norm).requires_grad_(False))
+            node.replace_all_uses_with(before)
+            module.graph.erase_node(node)
+
+
+def give(module: fx.GraphModule, node: fx.Node, method: str, *args: Any, **options: Any) -> None:
+    """Put a conversion before the image that a layer takes."""
+    image = node.args[0] if node.args else node.kwargs["input"]
+    assert isinstance(image, fx.Node)
+    with module.graph.inserting_before(node):
+        converted = module.graph.call_method(method, (image, *args), options)
+    node.replace_input_with(image, converted)
