@@ -56,6 +56,17 @@ def test_fewer_images_of_one_set_are_compared_with_both_counts(tmp_path: Path) -
     assert f"different numbers of images ({COUNT} against 120)" in (tmp_path / "page.md").read_text()
 
 
+def test_a_set_under_another_name_is_the_same_set(tmp_path: Path) -> None:
+    """A copy of the file, or another form of a published set: the digests say that the images are the same."""
+    first, other = write_evaluation(tmp_path / "a"), write_other(tmp_path / "b")
+    change_json(other / "evaluation.json", "data", "name", value="my-copy")
+    document, table = compare([first, other], tmp_path / "page.md")
+    assert "different images" not in document.headline
+    assert "McNemar" in document.detail
+    assert table.rows[1].cells[-1] not in ("unpaired", "other images")
+    assert "different data" not in (tmp_path / "page.md").read_text()
+
+
 @pytest.mark.parametrize("several", [False, True])
 def test_that_images_differ_is_said_once_above_the_tables(tmp_path: Path, several: bool) -> None:
     folders = [write_evaluation(tmp_path / "a"), write_other(tmp_path / "b")]

@@ -111,15 +111,16 @@ def right(entry: Entry, measure: str) -> Flags:
 def other_images(first: Entry, other: Entry) -> str:
     """Say that two runs saw different images, with the names of both sets, or nothing where this is not known.
 
-    More or fewer images of one set are no others: a run may have been limited to the first of them.
+    More or fewer images of one set are no others: a run may have been limited to the first of them. Equal digests are
+    the same images, whatever the sets are called.
     """
     one, two = first.evaluation, other.evaluation
-    if one is None or two is None:
+    if one is None or two is None or one.data.sha256 == two.data.sha256:
         return ""
     names = f"{words.data_text(one.data)}, against {words.data_text(two.data)}"
     if (one.data.name, one.data.split) != (two.data.name, two.data.split):
         return f"they were measured on different data ({names})"
-    if one.worst_case.count == two.worst_case.count and one.data.sha256 != two.data.sha256:
+    if one.worst_case.count == two.worst_case.count:
         return f"the images are not the same ({names}; their digests differ)"
     return ""
 
