@@ -89,6 +89,9 @@ def test_the_warning_is_in_the_json(mode: str) -> None:
         ([0, 0, 0, 1, 1, 2, 3, 3], False),  # to the last class
         ([0, 1, 0, 1, 1, 1, 2, 2], False),  # in no order
         ([0, 0, 1, 1], False),  # by chance
+        ([2] * 8, False),  # one class that was chosen, or several: no beginning
+        ([0, 0, 0, 0, 0, 2, 2, 2], False),
+        ([1, 1, 1, 1, 1, 2, 2, 2], False),
     ],
 )
 def test_the_beginning_of_a_sorted_set_is_no_sample(labels: list[int], warned: bool) -> None:

@@ -93,9 +93,13 @@ def check_mode(model: nn.Module, allow_train_mode: bool) -> tuple[Finding, ...]:
 
 
 def check_order(labels: NDArray[np.int64], classes: int) -> tuple[Finding, ...]:
-    """A finding where images are the beginning of a set that is sorted by class: such are no sample of it."""
+    """A finding where images are the beginning of a set that is sorted by class: such are no sample of it.
+
+    A beginning has every class up to its last one; others that come in order were chosen.
+    """
     last = int(labels.max(initial=0))
-    if len(labels) < FEWEST_SORTED or last >= classes - 1 or (np.diff(labels) < 0).any():
+    steps = np.diff(labels, prepend=-1)
+    if len(labels) < FEWEST_SORTED or last >= classes - 1 or ((steps < 0) | (steps > 1)).any():
         return ()
     meaning = (
         f"the labels of these {len(labels)} images come in order and end at {last}, of {classes} classes: they are the "
