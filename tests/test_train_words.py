@@ -53,13 +53,14 @@ def test_findings_are_told_for_each_set_of_weights() -> None:
     assert weights_remarks(results) == ["note, selected and last weights: one.", "note, last weights: two."]
 
 
-def test_one_answer_is_a_finding_only_where_images_are_of_several_classes() -> None:
+def test_one_answer_is_a_finding_only_where_enough_images_are_of_several_classes() -> None:
+    """A model with half its answers right often gives one class for the first two or three images."""
     with torch.no_grad():
         CONSTANT[1].weight.mul_(1e-3)
         CONSTANT[1].bias.copy_(torch.tensor([0.0, 5.0, -1.0]))
-    x, attacks = torch.rand(4, 3, 2, 2), suite("pgd", Threat(eps=0.01), steps=1)
-    for labels, told in (([0, 1, 1, 2], 1), ([1, 1, 1, 1], 0)):
-        found = evaluate(CONSTANT.eval(), (x, torch.tensor(labels)), attacks).findings
+    x, attacks = torch.rand(8, 3, 2, 2), suite("pgd", Threat(eps=0.01), steps=1)
+    for labels, told in (([0, 1, 1, 2] * 2, 1), ([1] * 8, 0), ([0, 1, 1, 2, 0, 1, 1], 0), ([2, 1], 0)):
+        found = evaluate(CONSTANT.eval(), (x[: len(labels)], torch.tensor(labels)), attacks).findings
         assert sum(finding.name == "one-answer" for finding in found) == told
 
 

@@ -19,6 +19,7 @@ from scaleproof.images import Rows
 PARTS = {*VERDICTS, "row", "counts", "seconds"}
 COUNTS = 4  # forwards, backwards, gradients not finite, gradients zero at an image still classified right
 STUCK_LIMIT = 0.01
+FEWEST_ALIKE = 8  # answers; fewer may be alike by chance
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def doubts(
 
 def answer_findings(labels: NDArray[np.int64], prediction: NDArray[np.int64]) -> tuple[Finding, ...]:
     """A network with one answer for images of several classes: no attack can change it, and it means nothing."""
-    if len(np.unique(prediction)) > 1 or len(np.unique(labels)) == 1:
+    if len(labels) < FEWEST_ALIKE or len(np.unique(prediction)) > 1 or len(np.unique(labels)) == 1:
         return ()
     meaning = (
         f"the network answers class {int(prediction[0])} for all {len(labels)} images, whatever they show: it tells "
