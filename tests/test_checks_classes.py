@@ -48,3 +48,28 @@ def test_more_outputs_than_classes_are_no_fault() -> None:
     assert "classes" not in failed(examine(Wide(1000, right=True).eval(), (x, y), THREAT))
     few = (y < 2).nonzero().squeeze(1)[:2]
     assert "classes" not in failed(examine(Wide(1000, right=False).eval(), (x[few], y[few]), THREAT))
+
+
+class Dim(nn.Module):
+    """Class 0 for the darker three in ten images, another one for the rest."""
+
+    def __init__(self, answer: int) -> None:
+        super().__init__()
+        self.answer, self.head = answer, nn.Linear(1, 10)
+        with torch.no_grad():
+            self.head.weight.zero_()
+            self.head.bias.zero_()
+            self.head.weight[answer], self.head.bias[answer] = 50.0, -15.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(x.mean((1, 2, 3))[:, None])
+        return found
+
+
+@pytest.mark.parametrize(("label", "lost"), [(0, False), (3, True)])
+def test_images_of_one_class_are_lost_only_where_the_model_hardly_knows_it(label: int, lost: bool) -> None:
+    """Three in ten right is far from chance for a model of ten classes, although the labels are of one alone."""
+    x = torch.linspace(0, 1, 50)[:, None, None, None].expand(50, 3, 4, 4).contiguous()
+    y = torch.full((50,), label)
+    checked = {one.name: one for one in examine(Dim(7).eval(), (x, y), THREAT)}["classes"]
+    assert checked.passed != lost

@@ -47,11 +47,15 @@ def label_range(subject: Subject) -> Check:
 
 
 def foreign_classes(subject: Subject) -> Check:
-    """Answers that the data has no class for are held against a model that is right no more often than by chance."""
+    """Answers that the data has no class for are held against a model that is right no more often than by chance.
+
+    Chance is one class in those of the data; where all labels are one, a guess among the outputs.
+    """
     outputs, y = subject.logits.shape[1], subject.all_y
     classes = max(int(y.max()) + 1, subject.classes or 1)
     decided = subject.logits.argmax(1)
-    lost = float((decided == y).float().mean()) <= 1 / classes
+    chance = 1 / (classes if int(y.min()) < int(y.max()) else outputs)
+    lost = float((decided == y).float().mean()) <= chance
     return seldom(
         "classes", "The model's classes are those of the data", (decided >= classes) & lost, FOREIGN_LIMIT,
         f"The model has {outputs} outputs, the data {classes} classes. The share of answers that are no class of the "
