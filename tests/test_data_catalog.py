@@ -197,6 +197,26 @@ def test_import_looks_one_folder_further(batches, tmp_path):
     assert mosaic.is_there(target, "train")
 
 
+def test_import_takes_each_split_from_where_it_is(batches, tmp_path):
+    files = data_files.binary_files()
+    data_files.write_all(tmp_path / "box" / "a", {"test_batch.bin": files.pop("test_batch.bin")})
+    data_files.write_all(tmp_path / "box" / "b", files)
+    target = data.import_folder(tmp_path / "box", "cifar10")
+    assert mosaic.is_there(target, "test")
+    assert mosaic.is_there(target, "train")
+
+
+def test_import_takes_no_mosaics_of_another_set(batches, tmp_path):
+    """The data folder of this package holds other sets as mosaics: they are passed over."""
+    images = data_files.some_images(100)
+    data_files.write_all(tmp_path / "a", {"test.bin": data_files.binary_batch(images, [1] * 100, range(100))})
+    data.import_folder(tmp_path / "a", "cifar100", tmp_path / "box")
+    with pytest.raises(ValueError, match=r"must hold cifar10 as .* none of them is there"):
+        data.import_folder(tmp_path / "box", "cifar10")
+    data_files.write_all(tmp_path / "box" / "some-batches", data_files.binary_files())
+    assert mosaic.is_there(data.import_folder(tmp_path / "box", "cifar10"), "test")
+
+
 def test_import_refuses_names_places_and_files_in_the_way(batches, tmp_path):
     with pytest.raises(ValueError, match=r"must hold svhn as .* none of them is there"):
         data.import_folder(tmp_path, "svhn", tmp_path)

@@ -20,9 +20,8 @@ def import_folder(
     """Verify a published set in any recognised format and keep it as mosaics in `<folder>/<name>`."""
     check_published_name(name)
     place, target = Path(source).expanduser(), data_folder(folder) / name
-    inside = sorted(one for one in place.iterdir() if one.is_dir()) if place.is_dir() else []
-    found = next(filter(None, (_found(name, one) for one in (place, *inside))), None)
-    if found is None:
+    found = [one for split in SPLITS if (one := _found(name, split, place)) is not None]
+    if not found:
         raise ValueError(
             f"{place} must hold {name} as batches, archives, MATLAB files or mosaics; none of them is there. "
             "Give the folder or the archive that holds it."
@@ -32,9 +31,14 @@ def import_folder(
     return target
 
 
-def _found(name: str, place: Path) -> list[locate.Found]:
-    """List the splits of a set that are in a place."""
-    return [one for split in SPLITS if (one := locate.find(name, split, place)) is not None]
+def _found(name: str, split: str, place: Path) -> locate.Found | None:
+    """Find a split in a place or one folder further, where mosaics without the name are those of another set."""
+    here = locate.find(name, split, place)
+    if here is not None or not place.is_dir():
+        return here
+    inside = sorted(one for one in place.iterdir() if one.is_dir())
+    there = (locate.find(name, split, one) for one in inside)
+    return next((one for one in there if one and (one.form != "mosaic" or one.path.name == name)), None)
 
 
 def compact(name: str, folder: Path | str | None = None, progress: mosaic.Progress | None = None) -> Path:
