@@ -12,8 +12,9 @@ from scaleproof.models.preact import PreActBlock, PreActResNet
 from scaleproof.models.resnet import BasicBlock, Bottleneck, ResNet
 
 OwnNetwork = ResNet | PreActResNet
+BLOCKS = (BasicBlock, Bottleneck, PreActBlock)
 PARTS = {
-    *(ResNet, BasicBlock, Bottleneck, PreActResNet, PreActBlock),
+    *(ResNet, PreActResNet, *BLOCKS),
     *(nn.Sequential, nn.Identity, nn.Conv2d, nn.BatchNorm2d, nn.Linear, HypersphereHead),
 }
 
@@ -27,9 +28,24 @@ def is_own(net: nn.Module) -> bool:
     """Whether `net` is one of our architectures as we built it: no hooks, no part replaced or patched."""
     if not isinstance(net, ResNet | PreActResNet) or type(net) not in (ResNet, PreActResNet):
         return False
+    if not all(fits(net, name.rpartition(".")[2], module) for name, module in net.named_modules()):
+        return False
     shortcuts = (part for name, part in net.named_modules() if "shortcut" in name)
     narrow = all(part.kernel_size == (1, 1) for part in shortcuts if isinstance(part, nn.Conv2d))
     return narrow and all(untouched(module) for module in net.modules()) and is_stem(net.conv1)
+
+
+def fits(net: nn.Module, name: str, module: nn.Module) -> bool:
+    """Whether a part is of the kind that its name says: what is written out by hand takes it for one."""
+    if name == "shortcut" and isinstance(net, PreActResNet):
+        return isinstance(module, nn.Conv2d)
+    if name == "shortcut":
+        kinds_within = [type(part) for part in module.children()]
+        return isinstance(module, nn.Identity) or kinds_within == [nn.Conv2d, nn.BatchNorm2d]
+    if name == "blocks":
+        return isinstance(module, nn.Sequential) and all(isinstance(block, BLOCKS) for block in module)
+    kinds = {"conv": nn.Conv2d, "bn": nn.BatchNorm2d, "head": nn.Linear}
+    return isinstance(module, kinds.get(name.rstrip("0123456789"), nn.Module))
 
 
 def untouched(module: nn.Module) -> bool:
@@ -37,8 +53,10 @@ def untouched(module: nn.Module) -> bool:
         return False
     if isinstance(module, nn.Conv2d) and not is_plain(module):
         return False
-    if isinstance(module, nn.BatchNorm2d) and (module.running_var is None or module.weight is None):
-        return False
+    if isinstance(module, nn.BatchNorm2d):
+        usual = (module.running_var, module.weight, module.momentum)
+        if any(value is None for value in usual):
+            return False
     return not (module._forward_hooks or module._forward_pre_hooks)
 
 
