@@ -7,6 +7,9 @@ import numpy as np
 from typer.testing import CliRunner
 
 from scaleproof.cli.main import app
+from scaleproof.models.specs import ASSETS
+
+DEMO = ASSETS / "demo.safetensors"
 
 SHORT = [
     "--batch-size",
@@ -101,3 +104,14 @@ def test_own_images_must_be_given_again(tmp_path: Path) -> None:
         "--out",
         tmp_path / "e",
     )
+
+
+def test_somebody_else_s_training_json_says_nothing(tmp_path: Path) -> None:
+    """Other tools write a training.json beside a model.safetensors, too."""
+    (tmp_path / "model.safetensors").write_bytes(DEMO.read_bytes())
+    words = ["--limit", 2, "--attacks", "fgsm", "--no-checks", "--no-report", "--out"]
+    for run, content in enumerate(('{"learning_rate": 0.1}', '[{"step": 1}]')):
+        (tmp_path / "training.json").write_text(content)
+        invoke("evaluate", tmp_path / "model.safetensors", *words, tmp_path / f"run-{run}")
+        found = json.loads((tmp_path / f"run-{run}" / "evaluation.json").read_text())
+        assert found["data"]["name"] == "sample"

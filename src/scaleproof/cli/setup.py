@@ -213,7 +213,10 @@ def images_of(request: Request) -> Dataset:
 def tested_on(model: Path) -> Mapping[str, Any] | None:
     """What a training says of its test images, where a model is its run folder or one of the weights in it."""
     training = (model.parent if model.name in FILES.values() else model) / "training.json"
-    found: Mapping[str, Any] | None = json.loads(training.read_text())["test"] if training.is_file() else None
+    document = json.loads(training.read_text()) if training.is_file() else None
+    if not isinstance(document, dict) or not str(document.get("schema")).startswith("scaleproof.training/"):
+        return None
+    found: Mapping[str, Any] = document["test"]
     return found
 
 
