@@ -207,6 +207,8 @@ def test_other_answers_are_told_without_their_numbers_and_only_where_nothing_exp
     assert changes(before, answers | {"weights": "c"}) == f"{otherwise}load or seed them?)"
     assert changes(before, answers | {"weights": "d"}).endswith("seed them?); weights was 'c', is 'd'")
     assert changes(before, answers | {"weights": "c", "pixels": "b"}) == "pixels was 'a', is 'b'"
+    before["settings"]["device"] = "cuda"  # the third digit of an answer may be another one there
+    assert changes(before, answers | {"weights": "c", "device": "cpu"}) == "device was 'cuda', is 'cpu'"
 
 
 def attack(**settings: object) -> dict[str, object]:

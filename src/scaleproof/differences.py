@@ -12,7 +12,7 @@ ANSWERS = "first_logits"  # a model's answers to the first images: numbers that 
 OTHERWISE = (
     "the model answers otherwise than then (its weights or code changed; does its factory load or seed them?)"
 )
-CAUSES = {"allow_train_mode", "architecture", "logit_scale", "model", "normalisation", "pixels"}
+CAUSES = {"allow_train_mode", "architecture", "device", "logit_scale", "model", "normalisation", "pixels"}
 
 Difference = tuple[str, Any, Any]  # the dotted name of a leaf, its value before, and now
 
