@@ -54,7 +54,7 @@ class Free(Defense):
 
     def outcome(self, learner: Learner, batch: Batch, memory: Memory) -> Outcome:
         delta = memory["delta"][batch.first : batch.first + len(batch.x)].detach().requires_grad_()
-        output = learner.outputs((batch.x + delta).clamp(0, 1), "adversarial")
+        output = learner.outputs(in_range(batch.x + delta), "adversarial")
         found = self.finished({"adversarial": self.classified(output, batch.y)}, output, batch.y)
         if self.separate_cosine is None:
             return replace(found, leaf=delta)
@@ -69,3 +69,8 @@ class Free(Defense):
         assert leaf.grad is not None
         moved = leaf.detach() + self.threat.eps * self.threat.steepest(leaf.grad)
         memory["delta"][batch.first : batch.first + len(leaf)].copy_(self.threat.within(moved))
+
+
+def in_range(x: Tensor) -> Tensor:
+    """Pixels within [0, 1], with a gradient at the bounds too: that of clamp is zero there from torch 2.15 on."""
+    return torch.where(x < 0, 0.0, torch.where(x > 1, 1.0, x))
