@@ -23,48 +23,28 @@ LAYERS: frozenset[type[nn.Module]] = frozenset({
     nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SiLU, nn.GELU, nn.Softplus, nn.Tanh, nn.Sigmoid,
     nn.Hardswish, nn.Hardsigmoid,
     nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.ZeroPad2d, nn.LogSoftmax, nn.Softmax,
+    nn.GroupNorm, nn.Upsample,
 })  # fmt: skip
 FUNCTIONS: frozenset[Callable[..., Any]] = frozenset({
     operator.add, operator.iadd, operator.sub, operator.isub, operator.mul, operator.imul, operator.truediv,
     operator.itruediv, operator.neg, operator.getitem, operator.floordiv,
     torch.add, torch.sub, torch.mul, torch.div, torch.cat, torch.flatten, torch.mean, torch.reshape, torch.squeeze,
-    torch.relu, torch.tanh, torch.sigmoid, torch.softmax, torch.log_softmax,
+    torch.relu, torch.tanh, torch.sigmoid, torch.softmax, torch.log_softmax, torch.clamp,
     F.relu, F.relu6, F.leaky_relu, F.elu, F.silu, F.gelu, F.softplus, F.tanh, F.sigmoid, F.hardswish, F.hardsigmoid,
     F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d, F.adaptive_max_pool2d, F.pad, F.log_softmax, F.softmax,
+    F.interpolate,
 })  # fmt: skip
 METHODS = frozenset({
-    "add", "add_", "sub", "mul", "mul_", "div", "relu", "relu_", "tanh", "sigmoid", "softmax", "log_softmax",
+    "add", "add_", "sub", "mul", "mul_", "div", "relu", "relu_", "tanh", "sigmoid", "softmax", "log_softmax", "clamp",
     "view", "reshape", "flatten", "squeeze", "size", "mean", "contiguous",
 })  # fmt: skip
 
-STRAIGHT = {  # what our own networks are made of, under any name
-    *(nn.Conv2d, nn.BatchNorm2d, nn.Linear, nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout2d, nn.ReLU),
-    *(
-        nn.AvgPool2d,
-        nn.AdaptiveAvgPool2d,
-        getattr,
-        operator.add,
-        operator.iadd,
-        operator.sub,
-        operator.truediv,
-    ),
-    *(operator.getitem, torch.add, torch.sub, torch.div, torch.flatten, torch.mean, torch.relu, F.relu),
-    *(F.avg_pool2d, F.adaptive_avg_pool2d),
-    *(
-        "add",
-        "add_",
-        "sub",
-        "div",
-        "relu",
-        "relu_",
-        "view",
-        "reshape",
-        "flatten",
-        "size",
-        "mean",
-        "contiguous",
-    ),
-}
+STRAIGHT: frozenset[object] = frozenset({  # what our own networks are made of, under any name
+    nn.Conv2d, nn.BatchNorm2d, nn.Linear, nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout2d, nn.ReLU, nn.AvgPool2d,
+    nn.AdaptiveAvgPool2d, torch.relu, F.relu, F.avg_pool2d, F.adaptive_avg_pool2d, torch.mean, torch.flatten,
+    operator.add, operator.iadd, operator.sub, operator.truediv, operator.getitem, getattr, torch.add, torch.sub,
+    torch.div, "add", "add_", "sub", "div", "relu", "relu_", "view", "reshape", "flatten", "size", "mean", "contiguous",
+})  # fmt: skip
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
