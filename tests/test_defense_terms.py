@@ -15,6 +15,7 @@ import defense_helpers as own
 from defense_helpers import EPS, LABELS, Array, clip, into_ball, linear_batch, normal, uniform
 from scaleproof import defenses
 from scaleproof.defenses import Inner, Labelled, defense, hypersphere, scale_invariant, terms
+from scaleproof.defenses.free import in_range
 from scaleproof.losses import cosine_cross_entropy
 from scaleproof.threat import Threat
 
@@ -286,3 +287,12 @@ BAD: list[tuple[Callable[[], object], str]] = [
 def test_bad_settings_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         make()
+
+
+def test_free_moves_pixels_at_the_ends_of_their_range() -> None:
+    """Inwards or outwards; those that are outside already have no gradient."""
+    x = torch.tensor([-0.1, 0.0, 0.5, 1.0, 1.1], requires_grad=True)
+    assert torch.equal(in_range(x), x.clamp(0, 1))
+    in_range(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [0, 1, 1, 1, 0]

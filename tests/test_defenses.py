@@ -22,7 +22,6 @@ from scaleproof.defenses import (
     hypersphere,
     scale_invariant,
 )
-from scaleproof.defenses.free import in_range
 from scaleproof.models import Classifier, Output
 from scaleproof.models.hypersphere import HypersphereHead
 from scaleproof.training.learner import ModelLearner
@@ -152,15 +151,6 @@ def test_free_keeps_delta_and_steps_by_eps() -> None:
         torch.testing.assert_close(memory["delta"][:rows], EPS * expected[:rows])
         assert torch.equal(memory["delta"][rows:], kept[rows:])  # a smaller batch moves its own rows
     assert (method.replays, Free(replay=3).replays, defenses.Trades().replays) == (8, 3, 1)
-
-
-def test_free_moves_pixels_at_the_ends_of_their_range() -> None:
-    """Inwards or outwards; those that are outside already have no gradient."""
-    x = torch.tensor([-0.1, 0.0, 0.5, 1.0, 1.1], requires_grad=True)
-    assert torch.equal(in_range(x), x.clamp(0, 1))
-    in_range(x).sum().backward()
-    assert x.grad is not None
-    assert x.grad.tolist() == [0, 1, 1, 1, 0]
 
 
 def test_free_with_a_cosine_gradient_of_its_own() -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from scaleproof import Threat, evaluate, suite
 from scaleproof.cli.main import app

@@ -13,7 +13,7 @@ import torch
 
 from scaleproof import __version__
 
-PACKAGES = ("torch", "numpy", "timm")
+PACKAGES = ("numpy", "timm")
 
 
 def provenance(device: torch.device) -> dict[str, object]:
@@ -51,7 +51,8 @@ def git(root: Path, *arguments: str) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "scaleproof": __version__}
+    """With torch's own name for itself, which says for which CUDA it was built; its package may not."""
+    found = {"python": platform.python_version(), "scaleproof": __version__, "torch": torch.__version__}
     for package in PACKAGES:
         try:
             found[package] = version(package)
