@@ -1,5 +1,6 @@
 """Settings for the whole suite."""
 
+import os
 import random
 
 import numpy as np
@@ -15,6 +16,12 @@ pytest_plugins = [
 settings.register_profile("suite", deadline=None, max_examples=40)
 settings.load_profile("suite")
 torch.set_num_threads(1)  # small networks: threads would only wait for each other
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Only the tests of a GPU see one: the others show what a CPU does, on every machine."""
+    if "not gpu" in config.option.markexpr:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 @pytest.fixture(autouse=True)

@@ -102,7 +102,7 @@ def test_gradients_are_differences_of_the_loops(case: Case) -> None:
     )
     for which in (0, 1):
         expected = central_difference(case.loops, at, which)
-        np.testing.assert_allclose(found[which].numpy(), expected, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(found[which].detach().numpy(), expected, rtol=1e-6, atol=1e-8)
 
 
 @each
