@@ -10,7 +10,7 @@ from helpers import LinearNet, SmallConvNet, decisions, images
 from scaleproof import Classifier, Rng, Threat, evaluate, losses
 from scaleproof.attacks import APGD, Ranking, Scouts, Slopes
 from scaleproof.attacks.base import likeliest_wrong
-from scaleproof.attacks.rankings import ranked
+from scaleproof.attacks.rankings import ordered
 from scaleproof.oracle import Oracle
 from scaleproof.speed import PLAIN
 
@@ -52,9 +52,8 @@ def test_targets_come_in_the_order_derived_by_hand(kind: type[Scouts | Slopes], 
     apart = -sorted_.diff(dim=1)[:, : CLASSES - 2]
     clear = (apart > 1e-4 * sorted_[:, : CLASSES - 1].abs().amax(1, keepdim=True)).all(1)
     assert clear.float().mean() > 0.9, "few ties"
-    for rank in range(1, CLASSES):
-        found = ranked(kind(CLASSES - 1), oracle, threat, x, y, rank)
-        assert torch.equal(found[clear], order[clear, rank - 1])
+    found = ordered(kind(CLASSES - 1), oracle, threat, x, y)
+    assert torch.equal(found[clear], order[clear, : CLASSES - 1])
     likeliest = likeliest_wrong(net(x), y, 1)
     assert (likeliest[clear] != order[clear, 0]).any(), "clean logits rank otherwise"
 
@@ -63,7 +62,7 @@ def test_targets_come_in_the_order_derived_by_hand(kind: type[Scouts | Slopes], 
 def test_rankings_look_at_the_likeliest_classes_alone(kind: type[Scouts | Slopes]) -> None:
     net, x = LinearNet(classes=CLASSES).eval(), images(40)
     y, oracle = decisions(net, x), Oracle(Classifier(net), speed=PLAIN)
-    both = torch.stack([ranked(kind(2), oracle, LINF, x, y, rank) for rank in (1, 2)], dim=1).sort(1).values
+    both = ordered(kind(2), oracle, LINF, x, y).sort(1).values
     expected = torch.stack([likeliest_wrong(net(x), y, rank) for rank in (1, 2)], dim=1).sort(1).values
     assert torch.equal(both, expected)
 
@@ -120,7 +119,7 @@ def test_batch_sizes_do_not_matter(kind: type[Scouts | Slopes]) -> None:
 def test_a_ranking_costs_what_is_counted(kind: type[Scouts | Slopes], forwards: int) -> None:
     net, x = SmallConvNet().eval(), images(5, (3, 8, 8))
     y, oracle = decisions(net, x), Oracle(Classifier(net), speed=PLAIN)
-    ranked(kind(4), oracle, LINF, x, y, 1)
+    assert ordered(kind(4), oracle, LINF, x, y).shape == (5, 4)
     assert (oracle.cost.forwards, oracle.cost.backwards) == (5 * (1 + forwards * 4), 5 * 4)
 
 

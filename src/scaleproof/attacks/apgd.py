@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from scaleproof.attacks.base import Format, State, likeliest_wrong
-from scaleproof.attacks.rankings import Ranking, ranked
+from scaleproof.attacks.rankings import Ranking, ordered
 from scaleproof.losses import Objective, cross_entropy, misclassified, targeted
 from scaleproof.oracle import Gradient, Oracle
 from scaleproof.rng import Rng
@@ -116,7 +116,7 @@ class APGD:
         """The class of the rank-th run (B,)."""
         if self.ranking is None:
             return likeliest_wrong(oracle.logits(clean), y, rank)
-        return ranked(self.ranking, oracle, self.threat, clean, y, rank)
+        return ordered(self.ranking, oracle, self.threat, clean, y)[:, rank - 1]
 
     def step(self, oracle: Oracle, state: State) -> APGDState:
         state = cast(APGDState, state)

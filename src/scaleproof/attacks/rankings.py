@@ -70,11 +70,10 @@ def check_count(among: int) -> None:
         raise ValueError(f"a ranking must be among >= 1 classes, got {among}")
 
 
-def ranked(ranking: Ranking, oracle: Oracle, threat: Threat, clean: Tensor, y: Tensor, rank: int) -> Tensor:
-    """The class that came rank-th, from 1 (B,)."""
+def ordered(ranking: Ranking, oracle: Oracle, threat: Threat, clean: Tensor, y: Tensor) -> Tensor:
+    """The classes that a ranking looks at, the best one to try first (B, N)."""
     logits = oracle.logits(clean)
     places = range(1, min(ranking.among, logits.shape[1] - 1) + 1)
     classes = torch.stack([likeliest_wrong(logits, y, place) for place in places], dim=1)
     found = [ranking.promise(oracle, threat, clean, y, target) for target in classes.unbind(1)]
-    order = torch.stack(found, dim=1).argsort(dim=1, descending=True, stable=True)
-    return classes.gather(1, order)[:, rank - 1]
+    return classes.gather(1, torch.stack(found, dim=1).argsort(dim=1, descending=True, stable=True))
