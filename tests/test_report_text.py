@@ -1,5 +1,6 @@
 """The words, the Markdown and the LaTeX of a report."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from report_fixtures import (
     write_evaluation,
     write_sweep,
 )
+from scaleproof.cli.tables import evaluation_table
 from scaleproof.report import load_run, words
 from scaleproof.report.latex import escape as escape_latex
 from scaleproof.report.latex import render_latex
@@ -129,6 +131,11 @@ def test_a_randomised_model_is_quoted_by_its_expectation(tmp_path: Path) -> None
     assert "over 20 draws each" in text
     assert "clean 90.0%, and 43.2% on the worst example found for each image" in text
     assert "as the attacks do (45.8% in the worst case)" in text
+    assert "| **Expected worst case, 20 draws** | **43.2%** |" in text, "it is the line to look at"
+    assert "| Worst case (of the mean answer) | 45.8% |" in text
+    shown = evaluation_table(json.loads((folder / "evaluation.json").read_text()))
+    assert list(shown.columns[0].cells)[-1] == "expected worst case, 20 draws"
+    assert "43.21" in [cell for column in shown.columns for cell in column.cells]
     change_json(folder / "evaluation.json", "expected", "worst_case", value=1.4)
     with pytest.raises(ValueError, match=r"expected\.worst_case must be a fraction"):
         load_run(folder)

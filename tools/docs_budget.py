@@ -1,4 +1,4 @@
-"""Generated parts on short attacks beside AutoAttack: what each costs, and what it leaves beyond."""
+"""Generated parts on short attacks beside AutoAttack, what each costs and leaves beyond, and on rankings of targets."""
 
 from __future__ import annotations
 
@@ -72,3 +72,37 @@ def facts(record: dict[str, Any]) -> str:
     )
     what = f"{record['data']}, n = {record['images']:,}; means over seeds {seeds}; {brackets}"
     return f"({what}; {place}; `benchmarks/budget.py`)\n"
+
+
+def rankings() -> str:
+    """For each record: how often the first targets of each ranking break an image that some target breaks."""
+    parts = []
+    for path in sorted((RESULTS / "benchmarks").glob("rankings-*.json")):
+        record = read(f"benchmarks/{path.name}")
+        for model in record["models"]:
+            parts += [ranked(model["seeds"]), ranking_facts(record, model)]
+    return "\n".join(parts)
+
+
+def ranked(seeds: Rows) -> str:
+    count, chance = sum(one["breakable"] for one in seeds), fmean(one["chance"] for one in seeds)
+    lines = [["a target by chance", f"{100 * chance:.1f}", "", "", ""]]
+    for name in seeds[0]["rankings"]:
+        rows = [one["rankings"][name] for one in seeds]
+        hits = (sum(row["broken_by_first"][first] for row in rows) for first in ("1", "2", "3"))
+        pairs = [row["beside_logits"] for row in rows]  # before: this ranking, after: the clean logits
+        ends = "; ".join(f"{pair['lost']} to {pair['won']}" for pair in pairs)
+        lines.append(
+            [name, *(f"{100 * hit / count:.1f}" for hit in hits), "" if name == "clean logits" else ends]
+        )
+    head = ["ranking", "first target breaks, %", "first two", "first three", "better to worse, by seed"]
+    return table(head, lines)
+
+
+def ranking_facts(record: dict[str, Any], model: dict[str, Any]) -> str:
+    seeds = ", ".join(str(one["seed"]) for one in model["seeds"])
+    left = ", ".join(f"{one['breakable']} of {one['left']:,}" for one in model["seeds"])
+    place = f"{record['hardware']['name']}, torch {record['versions']['torch']}, commit {record['commit']}"
+    what = f"{model['model']}, {record['data']}, n = {record['images']:,} after the first {record['skipped']:,}"
+    told = f"of the images that PGD left some target breaks {left}, by seed"
+    return f"({what}; seeds {seeds}; {told}; {place}; `benchmarks/rankings.py`)\n"

@@ -44,7 +44,13 @@ def evaluation_table(document: Document) -> Table:
         table.add_row(attack["label"], *one, percent(worst), interval(worst), seconds)
     table.add_section()
     worst, label = document["worst_case"], "worst case" if trusted(document) else "worst case (unreliable)"
-    table.add_row(label, *blank, percent(worst), interval(worst), "")
+    found = document.get("expected")
+    table.add_row(
+        label if found is None else f"{label}, mean answer", *blank, percent(worst), interval(worst), ""
+    )
+    if found is not None:  # the number of a randomised model
+        value = f"{100 * found['worst_case']:.2f}"
+        table.add_row(f"expected worst case, {found['draws']} draws", *blank, value, "", "", style="bold")
     return table
 
 
@@ -101,8 +107,8 @@ def evaluation_remarks(document: Document) -> list[str]:
         found = document["expected"]
         said.append(
             f"The number of a randomised model is its expected accuracy, here over {found['draws']} draws: clean "
-            f"{100 * found['clean']:.2f}%, worst case {100 * found['worst_case']:.2f}%; the table goes by the mean "
-            "probabilities of the draws."
+            f"{100 * found['clean']:.2f}%, worst case {100 * found['worst_case']:.2f}%; all else in the table goes by "
+            "the mean probabilities of the draws."
         )
     said += [f"{finding['severity']}: {finding['meaning']}." for finding in document["findings"]]
     return [*said, f"Robust accuracy is an upper bound. {publish_remark(document)}".strip()]

@@ -53,7 +53,7 @@ def expected_sentences(evaluation: Evaluation) -> tuple[str, ...]:
         f"Verdicts are over {expected.draws} draws each. The number of a randomised model is its expected "
         f"accuracy: clean {words.percent(expected.clean, places)}, and {words.percent(expected.worst_case, places)} on "
         f"the worst example found for each image; one that is wrong on the mean is not attacked and counts as it is. "
-        f"The tables go by the mean probabilities of the draws, as the attacks do "
+        f"All else in the tables goes by the mean probabilities of the draws, as the attacks do "
         f"({words.share_percent(worst)} in the worst case).",
     )
 

@@ -72,14 +72,26 @@ def bound_row(label: str, share: Share, *, strong: bool, mark: str = "") -> Row:
     return Row(cells=(*known, *[words.DASH] * 4), strong=strong, mark=mark)
 
 
+def expected_rows(evaluation: Evaluation, mark: str) -> tuple[Row, ...]:
+    """Build the line with the number of a randomised model, or none for any other."""
+    expected = evaluation.expected
+    if expected is None:
+        return ()
+    value = words.percent(expected.worst_case, words.decimals(evaluation.worst_case.count))
+    cells = (f"Expected worst case, {expected.draws} draws", value, *[words.DASH] * 5)
+    return (Row(cells=cells, strong=True, mark=mark),)
+
+
 def attacks_table(run: Provenance, evaluation: Evaluation) -> Table:
     """Build the table of all attacks with the worst case last."""
     after = "Robust after this attack" if evaluation.mode == "cascade" else "Robust, worst of all runs"
     mark = "" if words.trusted(evaluation) else "unreliable"
+    expected = expected_rows(evaluation, mark)
     rows = (
         bound_row("No attack", evaluation.clean, strong=False),
         *(attack_row(attack) for attack in evaluation.attacks),
-        bound_row(words.worst_label(evaluation), evaluation.worst_case, strong=True, mark=mark),
+        bound_row(words.worst_label(evaluation), evaluation.worst_case, strong=not expected, mark=mark),
+        *expected,
     )
     heads = (
         after,

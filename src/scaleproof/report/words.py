@@ -159,8 +159,11 @@ def to_publish(attacks: Mapping[str, Mapping[str, object]]) -> str:
 
 
 def worst_label(evaluation: Evaluation) -> str:
-    """Name the worst case, with the warning that belongs to it."""
-    return "Worst case" if trusted(evaluation) else "Worst case (unreliable)"
+    """Name the worst case, with the warning that belongs to it; a randomised model's is not its number."""
+    mean = evaluation.expected is not None
+    reasons = (("unreliable", not trusted(evaluation)), ("of the mean answer", mean))
+    said = ", ".join(reason for reason, holds in reasons if holds)
+    return f"Worst case ({said})" if said else "Worst case"
 
 
 def topic(label: str) -> str:
