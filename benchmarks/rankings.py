@@ -8,12 +8,15 @@ A short PGD on the standardised margin leaves some images. On each of them targe
 towards each of the nine likeliest wrong classes; images that any of these searches breaks are the ones that count.
 A ranking is as good as the share of them that its first, first two or first three targets break. Rankings: the
 clean logits (AutoAttack), the logits where the PGD ended, scouts, slopes (MALT); chance is one of the nine drawn.
+A screen says which images are worth a search at all: by the margin where the PGD ended, or by that of the best scout.
+It is as good as the share of the images, nearest first, among which those are that count.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,7 @@ from scaleproof.provenance import provenance
 from scaleproof.statistics import paired
 
 BASE, FIRSTS, AMONG = "clean logits", (1, 2, 3), 9
+PARTS = {"half": 0.5, "nine tenths": 0.9, "all": 1.0}
 
 Flags = NDArray[np.bool_]
 
@@ -50,12 +54,31 @@ def orders(classifier: Classifier, x: Tensor, y: Tensor, ended: Tensor) -> dict[
     return found | {kind.name: ordered(kind, oracle, threat, x, y) for kind in (Scouts(), Slopes())}
 
 
+def best_scout(classifier: Classifier, x: Tensor, y: Tensor, batch: int) -> Tensor:
+    """The margin that the best of nine scouts reaches (B,)."""
+    oracle, parts = Oracle(classifier, images=x), []
+    for clean, truth in zip(x.split(batch), y.split(batch), strict=True):
+        logits = oracle.logits(clean)
+        targets = [likeliest_wrong(logits, truth, place) for place in range(1, AMONG + 1)]
+        reached = [Scouts().promise(oracle, Threat(), clean, truth, target) for target in targets]
+        parts.append(torch.stack(reached).amax(0))
+    return torch.cat(parts)
+
+
+def needed(margin: NDArray[np.floating[Any]], counts: Flags) -> dict[str, float]:
+    """The share of the images, largest margin first, that holds so much of those that count."""
+    places = np.flatnonzero(counts[np.argsort(-margin, kind="stable")])
+    last = {name: places[math.ceil(part * len(places)) - 1] for name, part in PARTS.items()}
+    return {name: float(place + 1) / len(counts) for name, place in last.items()}
+
+
 def measured(
     classifier: Classifier, images: tuple[Tensor, Tensor], seed: int, given: argparse.Namespace
 ) -> dict[str, Any]:
     """One seed: how many images were left, how many a target breaks, and how often each ranking is right."""
     pgd = first(standardised_margin(4.0))
-    left = evaluate(classifier, images, pgd, mode="cascade", seed=seed, batch_size=given.batch).survivors()
+    short = evaluate(classifier, images, pgd, mode="cascade", seed=seed, batch_size=given.batch)
+    left = short.survivors()
     device = next(classifier.parameters()).device
     x, y = (tensor[torch.from_numpy(left)].to(device) for tensor in images)
     every = search(cw_margin, given.steps, targets=AMONG)
@@ -63,7 +86,12 @@ def measured(
     breaks = torch.from_numpy(
         np.asarray(found.attacks[0].verdicts["broken"])
     ).T  # (B, 9), by the clean logits
-    rows = np.flatnonzero(breaks.any(1).numpy())
+    counts = breaks.any(1).numpy()
+    margins = {
+        "margin where PGD ended": np.asarray(short.attacks[0].verdicts["margin"])[0, left],
+        "margin of the best scout": best_scout(classifier, x, y, given.batch).cpu().numpy(),
+    }
+    rows = np.flatnonzero(counts)
     x, y, breaks = x[rows], y[rows], breaks[rows]
     ended = attack_batch(pgd, classifier, x, y, seed=seed)
     tried = orders(classifier, x, y, ended)
@@ -75,6 +103,7 @@ def measured(
         "left": int(left.sum()),
         "breakable": len(rows),
         "chance": float(breaks.float().mean()),
+        "screens": {name: needed(margin, counts) for name, margin in margins.items()},
         "rankings": {name: judged(hit, hits[BASE]) for name, hit in hits.items()},
     }
 
@@ -126,6 +155,9 @@ def show(name: str, found: Mapping[str, Any]) -> None:
     count = max(found["breakable"], 1)
     print(f"{name}, seed {found['seed']}: {found['breakable']} of {found['left']} images can be broken")
     print(f"  {100 * found['chance']:5.1f}%  a target by chance")
+    for screen, shares in found["screens"].items():
+        told = ", ".join(f"{part} in {100 * share:.1f}%" for part, share in shares.items())
+        print(f"  {screen}: {told}")
     for ranking, row in found["rankings"].items():
         shares = "  ".join(f"{100 * hits / count:5.1f}%" for hits in row["broken_by_first"].values())
         print(f"  {shares}  {ranking}", flush=True)

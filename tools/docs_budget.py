@@ -80,7 +80,7 @@ def rankings() -> str:
     for path in sorted((RESULTS / "benchmarks").glob("rankings-*.json")):
         record = read(f"benchmarks/{path.name}")
         for model in record["models"]:
-            parts += [ranked(model["seeds"]), ranking_facts(record, model)]
+            parts += [ranked(model["seeds"]), screened(model["seeds"]), ranking_facts(record, model)]
     return "\n".join(parts)
 
 
@@ -99,10 +99,21 @@ def ranked(seeds: Rows) -> str:
     return table(head, lines)
 
 
+def screened(seeds: Rows) -> str:
+    lines = []
+    for name in seeds[0]["screens"]:
+        shares = [[100 * one["screens"][name][part] for one in seeds] for part in seeds[0]["screens"][name]]
+        lines.append([name, *(f"{min(found):.1f} to {max(found):.1f}" for found in shares)])
+    parts = [f"{part}, %" for part in next(iter(seeds[0]["screens"].values()))]
+    return table(["nearest first by the", *parts], lines)
+
+
 def ranking_facts(record: dict[str, Any], model: dict[str, Any]) -> str:
     seeds = ", ".join(str(one["seed"]) for one in model["seeds"])
     left = ", ".join(f"{one['breakable']} of {one['left']:,}" for one in model["seeds"])
     place = f"{record['hardware']['name']}, torch {record['versions']['torch']}, commit {record['commit']}"
-    what = f"{model['model']}, {record['data']}, n = {record['images']:,} after the first {record['skipped']:,}"
+    what = (
+        f"{model['model']}, {record['data']}, n = {record['images']:,} after the first {record['skipped']:,}"
+    )
     told = f"of the images that PGD left some target breaks {left}, by seed"
     return f"({what}; seeds {seeds}; {told}; {place}; `benchmarks/rankings.py`)\n"
