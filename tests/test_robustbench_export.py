@@ -139,6 +139,29 @@ def test_a_doubtful_evaluation_says_so(measured: Path) -> None:
     assert info["footnote"] == "Mine. no gradient"
 
 
+def test_failed_checks_of_the_run_go_to_the_footnote(measured: Path) -> None:
+    run, evaluation = documents(measured)
+    checks = [one | {"passed": True} for one in evaluation["checks"]]
+    checks[0] |= {"label": "Gradients are finite", "passed": False, "meaning": "They are not."}
+    evaluation |= {"reliable": False, "checks": checks}
+    info, warnings = model_info(run, evaluation, Entry(model="M", footnote="Mine."))
+    assert info["unreliable"] is True
+    assert info["footnote"] == "Mine. check failed, Gradients are finite: They are not"
+    assert any("exported as unreliable: check failed, Gradients are finite" in one for one in warnings)
+    del evaluation["checks"]
+    info, _ = model_info(run, evaluation, Entry(model="M"))
+    assert (info["unreliable"], info["footnote"]) == (True, "the run calls its own number unreliable")
+
+
+def test_a_run_that_nobody_examined_is_not_exported_in_silence(measured: Path) -> None:
+    run, evaluation = documents(measured)
+    del evaluation["checks"], evaluation["reliable"]
+    info, warnings = model_info(run, evaluation, Entry(model="M"))
+    assert info["unreliable"] is False, "nothing was found against it, for nobody looked"
+    assert info["footnote"].startswith("the model was not examined")
+    assert any("not examined" in one and "without --no-checks" in one for one in warnings)
+
+
 def test_words_of_theirs() -> None:
     names = {"wrn-34-10": "WideResNet-34-10", "resnet18": "ResNet-18", "preact-resnet18": "PreActResNet-18"}
     assert {ours: their_architecture(ours) for ours in names} == names

@@ -93,8 +93,8 @@ def model_info(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """RobustBench's record of a model, and in words what is left out of it and why."""
     threat, data = evaluation["threat"], evaluation["data"]
-    doubts = [finding["meaning"] for finding in evaluation["findings"] if finding["severity"] == "warning"]
-    footnotes = [text for text in (entry.footnote, *doubts) if text]
+    found, silence = doubts(evaluation), unexamined(evaluation)
+    footnotes = [text.removesuffix(".") for text in (entry.footnote, *found, silence) if text]
     info: dict[str, Any] = {
         "link": entry.link,
         "name": entry.title,
@@ -107,7 +107,7 @@ def model_info(
         "eps": their_eps(threat),
         "reported": entry.reported,
         "footnote": ". ".join(footnotes) if footnotes else None,
-        "unreliable": bool(doubts),
+        "unreliable": bool(found),
     }
     reasons = {
         "clean_acc": partial_data(data),
@@ -121,9 +121,29 @@ def model_info(
     unsaid = [name for name, value in info.items() if value is None and name not in ("reported", "footnote")]
     if unsaid:
         warnings.append(f"RobustBench wants {', '.join(unsaid)} too: give them as options or fill them in")
+    if found:
+        warnings.append(f"the number is exported as unreliable: {'; '.join(found)}")
+    if silence is not None:
+        warnings.append(f"{silence}: run the evaluation without --no-checks")
     if data["name"] not in DATASETS:
         warnings.append(f"RobustBench has {', '.join(DATASETS)}, this model was measured on {data['name']}")
     return {name: value for name, value in info.items() if value is not None}, tuple(warnings)
+
+
+def doubts(evaluation: Mapping[str, Any]) -> list[str]:
+    """Why the number may not be real, in words: the run's warnings, and the checks of its own that failed."""
+    said = [finding["meaning"] for finding in evaluation["findings"] if finding["severity"] == "warning"]
+    failed = [check for check in evaluation.get("checks") or () if check["passed"] is False]
+    said += [f"check failed, {check['label']}: {check['meaning']}" for check in failed]
+    if evaluation.get("reliable") is False and not failed:
+        said.append("the run calls its own number unreliable")
+    return said
+
+
+def unexamined(evaluation: Mapping[str, Any]) -> str | None:
+    """That nobody asked whether the number is real, or None."""
+    known = evaluation.get("reliable") is not None or evaluation.get("checks") is not None
+    return None if known else "the model was not examined: no check asked whether the number is real"
 
 
 def partial_data(data: Mapping[str, Any]) -> str | None:
