@@ -158,6 +158,13 @@ X, Y = images(8), torch.arange(8) % 4
 BAD = {
     "pixels": (lambda: (LinearNet(4).eval(), X * 2, Y), r"pixels must be in \[0, 1\], image \d has"),
     "normalised": (lambda: (LinearNet(4).eval(), X - 0.5, Y), "normalise inside the model"),
+    "a few times too large": (lambda: (LinearNet(4).eval(), X * 2, Y), "normalise inside the model"),
+    "normalised and large": (lambda: (LinearNet(4).eval(), X * 9 - 2.5, Y), "normalise inside the model"),
+    "bytes as floats": (
+        lambda: (LinearNet(4).eval(), X * 255, Y),
+        r"image 0 has \d.* to \d+.*: divide them by 255",
+    ),
+    "more than bytes": (lambda: (LinearNet(4).eval(), X * 1000, Y), "normalise inside the model"),
     "nan": (lambda: (LinearNet(4).eval(), torch.where(X > 0.79, torch.nan, X), Y), "got NaN in image"),
     "bytes": (lambda: (LinearNet(4).eval(), (X * 255).byte(), Y), "divide bytes by 255"),
     "label range": (lambda: (LinearNet(3).eval(), X, Y), "labels must be in 0 to 2, got 3 for image 3"),

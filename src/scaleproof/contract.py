@@ -27,6 +27,9 @@ MODE_MATTERS = (
     nn.RReLU,
     nn.MultiheadAttention,
 )
+BYTES_ABOVE = (
+    2  # the largest pixel of images that were normalised may be a little above 1, of bytes it is far above
+)
 FEWEST_SORTED = 8  # labels; fewer may come in order by chance
 
 
@@ -44,9 +47,17 @@ def check_images(x: Tensor, y: Tensor, first: int = 0) -> None:
             raise ValueError(f"pixels must be numbers, got NaN in image {first + row}")
         low, high = float(image.min()), float(image.max())
         raise ValueError(
-            f"pixels must be in [0, 1], image {first + row} has {low:.4g} to {high:.4g}: "
-            "normalise inside the model, with Classifier(net, mean=..., std=...)"
+            f"pixels must be in [0, 1], image {first + row} has {low:.4g} to {high:.4g}: {remedy(x)}"
         )
+
+
+def remedy(x: Tensor) -> str:
+    """What brings pixels into [0, 1]: those made of bytes are never negative, and far above 1."""
+    low, high = float(x.min()), float(x.max())
+    if low >= 0 and BYTES_ABOVE < high <= 255:
+        network = f"Classifier(net, mean=[0.0] * {x.shape[1]}, std=[1 / 255] * {x.shape[1]})"
+        return f"divide them by 255; a network that wants them so is {network}"
+    return "normalise inside the model, with Classifier(net, mean=..., std=...)"
 
 
 def full_precision(x: Tensor) -> Tensor:
