@@ -83,6 +83,13 @@ def test_the_same_run_again_changes_nothing(finished: tuple[Path, str]) -> None:
     assert (folder / "evaluation.json").read_bytes() == before
 
 
+def test_the_case_of_names_does_not_matter(finished: tuple[Path, str]) -> None:
+    folder, _ = finished
+    names = ["--attacks", "PGD,Si-PGD", "--norm", "Linf", "--restarts", 2, "--out", "runs/x"]
+    done = run("evaluate", "demo", *QUICK, *names, cwd=folder.parents[1])
+    assert "holds this run already" in done.stdout
+
+
 def test_other_settings_do_not_overwrite(finished: tuple[Path, str]) -> None:
     folder, _ = finished
     done = run("evaluate", "demo", *QUICK, "--seed", 1, "--out", "runs/x", cwd=folder.parents[1], code=2)

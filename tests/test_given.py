@@ -16,7 +16,7 @@ import scaleproof
 from helpers import LinearNet, decisions, images
 from scaleproof import Classifier, Threat, evaluate, examine, load_model, scale_sweep, suite
 from scaleproof.analysis.subject import Subject
-from scaleproof.attacks import PGD, fgsm
+from scaleproof.attacks import PGD, fgsm, preset
 from scaleproof.gate import Rules, gate
 from scaleproof.images import as_images
 from scaleproof.models.specs import LoadedModel
@@ -178,3 +178,13 @@ def test_attacks_within_several_threats_are_refused() -> None:
         evaluate(NET, (X, Y), mixed)
     with pytest.raises(ValueError, match=r"must share one threat.*pgd linf eps .*, si-pgd l2 eps 0.5"):
         evaluate(NET, (X, Y), [PGD(), *suite("si-pgd", Threat(norm="l2", eps=0.5))])
+
+
+def test_names_of_attacks_are_taken_whatever_their_case() -> None:
+    assert suite("PGD, APGD-CE,Si-Pgd") == suite("pgd,apgd-ce,si-pgd")
+    assert suite("Standard") == suite("standard")
+    assert suite("Standard").preset == preset("STANDARD") == preset("standard")
+    with pytest.raises(ValueError, match=r"no attack or suite is called 'SIPGD'\. Did you mean 'si-pgd'"):
+        suite("SIPGD")
+    with pytest.raises(ValueError, match="no module 'PGD'"):
+        suite("PGD:fgsm")

@@ -87,6 +87,17 @@ def test_bad_threats(given_norm: str, eps: float, words: str) -> None:
         Threat(norm=given_norm, eps=eps)  # type: ignore[arg-type]
 
 
+def test_norms_may_be_written_as_other_libraries_do() -> None:
+    given: list[tuple[str, str]] = [("Linf", "linf"), ("LINF", "linf"), ("L2", "l2")]
+    for text, norm in given:
+        threat = Threat(norm=text, eps=0.5)  # type: ignore[arg-type]
+        assert threat == Threat(norm=norm, eps=0.5)  # type: ignore[arg-type]
+        assert vars(threat) == {"norm": norm, "eps": 0.5}, "and are recorded as ours"
+    for other, near in (("L_inf", "linf"), (math.inf, "linf"), (2, "l2")):
+        with pytest.raises(ValueError, match=f"did you mean '{near}'"):
+            Threat(norm=other, eps=0.5)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("size", [1e-33, 1e-25, 1e-10, 1e20])
 def test_l2_directions_have_length_one_at_any_scale(size: float) -> None:
     gradient = size * (batch(3) - 0.5)

@@ -198,8 +198,9 @@ def test_the_same_norm_is_the_same_ball(tmp_path: Path) -> None:
 
     base = recipe("trades", name="original").defense
     words = dict.fromkeys(TrainRequest.__dataclass_fields__) | {"method": "trades", "eps": "4/255"}
-    plain, named = (TrainRequest(**(words | {"norm": norm})).attacked(base) for norm in (None, "linf"))  # type: ignore[arg-type]
-    assert plain == named
+    found = [TrainRequest(**(words | {"norm": norm})).attacked(base) for norm in (None, "linf", "Linf")]  # type: ignore[arg-type]
+    plain, *named = found
+    assert named == [plain, plain]
     assert plain.inner is not None
     assert base.inner is not None
     assert base.ball is not None

@@ -5,6 +5,7 @@ The only file that tells one norm from another.
 
 from __future__ import annotations
 
+import difflib
 import math
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -30,8 +31,12 @@ class Threat:
     eps: float = UNSET  # 8/255 under linf; l2 has no default
 
     def __post_init__(self) -> None:
-        if self.norm not in get_args(Norm):
-            raise ValueError(f"norm must be one of {', '.join(get_args(Norm))}, got {self.norm!r}")
+        norms, asked = get_args(Norm), str(self.norm).lower()  # others write Linf
+        if asked not in norms:
+            near = difflib.get_close_matches(asked, norms, n=1)
+            hint = f": did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"norm must be one of {', '.join(norms)}, got {self.norm!r}{hint}")
+        object.__setattr__(self, "norm", asked)
         if self.eps is UNSET and self.norm == "l2":
             raise ValueError("eps must be given for l2, for example --eps 0.5 or Threat(norm='l2', eps=0.5)")
         if self.eps is UNSET:

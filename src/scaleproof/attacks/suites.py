@@ -118,11 +118,17 @@ PRECISIONS = ("auto", "tf32", "float32")  # of presets, from coarse to fine
 
 def preset(names: str) -> Preset:
     """The preset of a suite, or the usual one; of several suites the strictest in everything."""
-    found = [PRESETS[name] for name in (part.strip() for part in names.split(",")) if name in PRESETS]
+    found = [PRESETS[name] for name in spelled(names) if name in PRESETS]
     if not found:
         return OTHERWISE
     precision = max((one.precision for one in found), key=PRECISIONS.index)
     return Preset(found[0].mode, precision, max(one.draws for one in found))
+
+
+def spelled(names: str) -> list[str]:
+    """The names between commas: ours whatever their case, those of others as they are."""
+    parts, known = [part.strip() for part in names.split(",")], {*SUITES, *single_attacks()}
+    return [part.lower() if part.lower() in known else part for part in parts]
 
 
 class Suite(tuple[Attack, ...]):
@@ -141,12 +147,10 @@ def suite(
 ) -> Suite:
     """Attacks by name: a suite ("paper"), an attack ("si-pgd"), or several with commas between.
 
-    A name with a colon is an attack from elsewhere: see `adapters.named_attack`.
+    Their case does not matter. A name with a colon is an attack from elsewhere: see `adapters.named_attack`.
     """
     singles, threat = single_attacks(), threat or Threat()
-    wanted: list[str] = []
-    for name in (part.strip() for part in names.split(",")):
-        wanted += SUITES.get(name, (name,))
+    wanted = [one for name in spelled(names) for one in SUITES.get(name, (name,))]
     for name in wanted:
         if name not in singles and ":" not in name:
             raise ValueError(unknown(name, [*SUITES, *singles]))
@@ -217,6 +221,6 @@ def check_attack(attack: object) -> None:
 
 
 def unknown(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(OTHER_NAMES.get(name.lower(), name), known, n=1)
+    near = difflib.get_close_matches(OTHER_NAMES.get(name.lower(), name.lower()), known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"no attack or suite is called {name!r}.{hint} There are: {', '.join(known)}"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scaleproof.defenses import Defense
     from scaleproof.speed import Speed
     from scaleproof.speed.backends import Precision
+    from scaleproof.threat import Norm
     from scaleproof.train import Plan
     from scaleproof.training import Recipe, TrainConfig
 
@@ -204,13 +205,13 @@ class TrainRequest:
             )
         if self.norm is not None and wanted is None:
             raise ValueError("--norm needs --eps: a size under one norm means nothing under the other")
-        if self.norm is not None and (base.ball is None or self.norm != base.ball.norm):
+        given = self.norm is not None and wanted is not None
+        asked = Threat(norm=cast("Norm", self.norm), eps=cast("float", wanted)) if given else None
+        if asked is not None and (base.ball is None or asked.norm != base.ball.norm):
             if base.inner is None or base.inner.start == "signs":
                 raise ValueError(f"--norm is for methods whose attack fits any ball, not for {base.name}")
-            assert wanted is not None
-            threat = Threat(norm=self.norm, eps=wanted)  # type: ignore[arg-type]
-            step_size = base.inner.step_size / base.inner.threat.eps * wanted
-            base = replace(base, inner=replace(base.inner, threat=threat, step_size=step_size))
+            step_size = base.inner.step_size / base.inner.threat.eps * asked.eps
+            base = replace(base, inner=replace(base.inner, threat=asked, step_size=step_size))
         elif wanted is not None:
             base = resized(base, wanted)
         changes: dict[str, Any] = {} if self.steps is None else {"steps": self.steps}
