@@ -162,6 +162,36 @@ def test_a_run_that_nobody_examined_is_not_exported_in_silence(measured: Path) -
     assert any("not examined" in one and "without --no-checks" in one for one in warnings)
 
 
+@pytest.mark.parametrize(
+    ("data", "norm", "eps", "told"),
+    [
+        ("cifar10", "linf", 4 / 255, "cifar10 are for Linf 8/255 and L2 0.5, this run had Linf 4/255"),
+        ("cifar10", "l2", 1.0, "cifar10 are for Linf 8/255 and L2 0.5, this run had L2 1"),
+        ("cifar100", "l2", 0.5, "cifar100 are for Linf 8/255, this run had L2 0.5"),
+        ("imagenet", "linf", 8 / 255, "imagenet are for Linf 4/255, this run had Linf 8/255"),
+        (
+            "svhn",
+            "linf",
+            8 / 255,
+            "RobustBench has cifar10, cifar100, imagenet, this model was measured on svhn",
+        ),
+        ("cifar10", "l2", 0.5, None),
+        ("cifar10", "linf", 0.0313725, None),
+        ("cifar10", "linf", 0.031, "this run had Linf 0.031"),
+        ("imagenet", "linf", 4 / 255, None),
+    ],
+)
+def test_a_threat_of_none_of_their_boards_is_told(
+    measured: Path, data: str, norm: str, eps: float, told: str | None
+) -> None:
+    run, evaluation = documents(measured)
+    evaluation["data"]["name"], evaluation["threat"] = data, {"norm": norm, "eps": eps}
+    _, warnings = model_info(run, evaluation, Entry(model="M"))
+    found = [one for one in warnings if one.startswith(("RobustBench has", "RobustBench's boards"))]
+    assert len(found) == (told is not None)
+    assert all(str(told) in one for one in found)
+
+
 def test_words_of_theirs() -> None:
     names = {"wrn-34-10": "WideResNet-34-10", "resnet18": "ResNet-18", "preact-resnet18": "PreActResNet-18"}
     assert {ours: their_architecture(ours) for ours in names} == names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +24,11 @@ from scaleproof.threat import Norm, Threat
 
 PLAIN_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]+")
 THREATS = {"linf": "Linf", "l2": "L2"}
-DATASETS = ("cifar10", "cifar100", "imagenet")  # those that RobustBench has
+BOARDS: Mapping[str, Mapping[str, float]] = {  # those that RobustBench has, and their eps
+    "cifar10": {"linf": 8 / 255, "l2": 0.5},
+    "cifar100": {"linf": 8 / 255},
+    "imagenet": {"linf": 4 / 255},
+}
 EXACT = ("tf32", "float32")  # precisions of gradients that "standard" means
 WIDE = {"wrn": "WideResNet", "resnet": "ResNet", "preact-resnet": "PreActResNet"}
 
@@ -125,8 +130,7 @@ def model_info(
         warnings.append(f"the number is exported as unreliable: {'; '.join(found)}")
     if silence is not None:
         warnings.append(f"{silence}: run the evaluation without --no-checks")
-    if data["name"] not in DATASETS:
-        warnings.append(f"RobustBench has {', '.join(DATASETS)}, this model was measured on {data['name']}")
+    warnings += other_board(data["name"], threat)
     return {name: value for name, value in info.items() if value is not None}, tuple(warnings)
 
 
@@ -144,6 +148,24 @@ def unexamined(evaluation: Mapping[str, Any]) -> str | None:
     """That nobody asked whether the number is real, or None."""
     known = evaluation.get("reliable") is not None or evaluation.get("checks") is not None
     return None if known else "the model was not examined: no check asked whether the number is real"
+
+
+def other_board(name: str, threat: Mapping[str, Any]) -> list[str]:
+    """That RobustBench has no board for such data and threat, in a sentence, or nothing."""
+    boards = BOARDS.get(name)
+    if boards is None:
+        return [f"RobustBench has {', '.join(BOARDS)}, this model was measured on {name}"]
+    eps = boards.get(threat["norm"])
+    if eps is not None and math.isclose(eps, threat["eps"], rel_tol=1e-4):
+        return []
+    has = " and ".join(board_name(norm, value) for norm, value in boards.items())
+    return [
+        f"RobustBench's boards of {name} are for {has}, this run had {board_name(**threat)}: none of them"
+    ]
+
+
+def board_name(norm: str, eps: float) -> str:
+    return f"{THREATS[norm]} {their_eps({'norm': norm, 'eps': eps})}"
 
 
 def partial_data(data: Mapping[str, Any]) -> str | None:
