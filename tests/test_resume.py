@@ -211,6 +211,20 @@ def test_other_answers_are_told_without_their_numbers_and_only_where_nothing_exp
     assert changes(before, answers | {"weights": "c", "device": "cpu"}) == "device was 'cuda', is 'cpu'"
 
 
+def test_fewer_images_are_told_without_their_digest_and_switches_are_on_or_off() -> None:
+    before = {
+        "settings": {"images": 60, "pixels": "54c1", "keep_examples": True, "checks": False, "head": "fc"}
+    }
+    now: dict[str, object] = {"images": 50, "pixels": "20db", "checks": True, "head": None}
+    told = "checks was off, is on; head was 'fc', is None; images was 60, is 50"
+    assert changes(before, now | {"keep_examples": True}) == told
+    now |= {"checks": False, "head": "fc"}
+    assert changes(before, now) == "images was 60, is 50; keep_examples was on, is off"
+    assert (
+        changes(before, now | {"images": 60}) == "keep_examples was on, is off; pixels was '54c1', is '20db'"
+    )
+
+
 def attack(**settings: object) -> dict[str, object]:
     usual = {"attack": "pgd", "norm": "linf", "eps": 8 / 255, "objective": "cross_entropy"}
     return usual | {"steps": 20, "step_size": 2 / 255, "start": "uniform"} | settings

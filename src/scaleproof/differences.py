@@ -13,6 +13,7 @@ OTHERWISE = (
     "the model answers otherwise than then (its weights or code changed; does its factory load or seed them?)"
 )
 CAUSES = {"allow_train_mode", "architecture", "device", "logit_scale", "model", "normalisation", "pixels"}
+COUNT, DIGEST = "images", "pixels"  # where the number of images is another, so is the digest: it is not told
 
 Difference = tuple[str, Any, Any]  # the dotted name of a leaf, its value before, and now
 
@@ -35,8 +36,9 @@ def told(found: Sequence[Difference]) -> str:
     Other answers of the model are told as such, and only where no other setting (CAUSES) explains them.
     """
     others = [item for item in found if setting(item) != ANSWERS]
-    unexplained = len(others) < len(found) and not CAUSES & set(map(setting, others))
-    parts = [OTHERWISE] if unexplained else []
+    names = set(map(setting, others))
+    parts = [OTHERWISE] if len(others) < len(found) and not CAUSES & names else []
+    others = [item for item in others if setting(item) != DIGEST or COUNT not in names]
     parts += [f"{key} was {old}, is {new}" for key, old, new in map(shortened, others)]
     words = "; ".join(parts[:MOST_TOLD])
     return words if len(parts) <= MOST_TOLD else f"{words}; and {len(parts) - MOST_TOLD} more"
@@ -47,8 +49,16 @@ def setting(item: Difference) -> str:
     return re.split(r"[.\[]", item[0], maxsplit=1)[0]
 
 
+def is_switch(item: Difference) -> bool:
+    """Whether a leaf is on or off; one that a run does not name is off."""
+    kinds = {type(value) for value in item[1:]}
+    return bool in kinds and kinds <= {bool, type(None)}
+
+
 def shortened(item: Difference) -> tuple[str, str, str]:
     """A leaf with both values in few words: of long ones the part where they begin to differ."""
+    if is_switch(item):
+        return item[0], "on" if item[1] else "off", "on" if item[2] else "off"
     path, old, new = item[0], repr(item[1]), repr(item[2])
     if max(len(old), len(new)) <= LONGEST:
         return path, old, new
