@@ -61,7 +61,7 @@ EMPTY = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class AttackResult:
     """What one attack did to every image, by restart: arrays of shape (restarts, N)."""
 
@@ -77,6 +77,10 @@ class AttackResult:
     not_finite: int = 0  # gradients that were not numbers, in images
     stuck: int = 0  # gradients that were zero at an image still classified right
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        broke = f"broke {int(self.broken().sum())} of {self.attacked} images"
+        return f"AttackResult({self.name}: {broke}, restarts: {self.restarts}, {self.seconds:.1f} s)"
 
     @property
     def restarts(self) -> int:

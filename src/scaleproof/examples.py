@@ -56,7 +56,7 @@ def unpack(code: Array, planes: Array, clean: Array, threat: Threat) -> Array:
     return images
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Examples:
     """Packed examples with the image each was made from, and the attack and restart that made it."""
 
@@ -65,6 +65,10 @@ class Examples:
     restart: Array  # (K,)
     code: Array  # (K, ...)
     rest: Array  # (bytes, R), example after example
+
+    def __repr__(self) -> str:
+        by = ", ".join(map(str, np.unique(self.attack))) or "nobody"
+        return f"Examples({len(self)} of shape {self.code.shape[1:]}, by {by})"
 
     def __len__(self) -> int:
         return len(self.row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,8 @@ DEFAULT_CLASSES = ClassPlan()
 class Classes:
     """Images of each true class (row) by what they are taken for in the worst case (column): (K, K)."""
 
-    confusion: NDArray[np.int64]
-    clean_correct: NDArray[np.int64]  # (K,)
+    confusion: NDArray[np.int64] = field(repr=False)
+    clean_correct: NDArray[np.int64] = field(repr=False)  # (K,)
     attacks: tuple[str, ...]
     source: str
     findings: tuple[Finding, ...] = ()

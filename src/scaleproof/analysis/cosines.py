@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -52,8 +52,10 @@ class Cosines:
     """One cosine an image: true class and best other class, on clean and on adversarial images (N,)."""
 
     plan: CosinePlan
-    values: Mapping[str, NDArray[np.float32]]
-    all_classes: Mapping[str, list[int]]  # counts over every class of every image, clean and adversarial
+    values: Mapping[str, NDArray[np.float32]] = field(repr=False)
+    all_classes: Mapping[str, list[int]] = field(
+        repr=False
+    )  # counts over every class of every image, clean and adversarial
     mismatch: Mapping[str, float]  # share of images whose largest cosine is not the decision
     seconds: float
 

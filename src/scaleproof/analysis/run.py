@@ -80,7 +80,7 @@ class Plan:
 DEFAULT_PLAN = Plan()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Analysis:
     """The parts that were done, by name, and notes on what a reader should know."""
 
@@ -89,6 +89,9 @@ class Analysis:
     head: str | None
     count: int
     seconds: float = field(default=0.0)
+
+    def __repr__(self) -> str:
+        return f"Analysis({', '.join(self.parts)}, n = {self.count}, {self.seconds:.1f} s)"
 
     def as_json(self) -> dict[str, object]:
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -53,10 +53,12 @@ class Surfaces:
     """Losses (n, P, P) of n images; the second index moves along the PGD direction, the third along the random one."""
 
     plan: SurfacePlan
-    rows: Rows
-    labels: NDArray[np.int64]
-    losses: Mapping[str, NDArray[np.float32]]
-    margin: NDArray[np.float32]  # best other logit minus true logit: positive where misclassified
+    rows: Rows = field(repr=False)
+    labels: NDArray[np.int64] = field(repr=False)
+    losses: Mapping[str, NDArray[np.float32]] = field(repr=False)
+    margin: NDArray[np.float32] = field(
+        repr=False
+    )  # best other logit minus true logit: positive where misclassified
     seconds: float
 
     def mean(self, objective: str) -> NDArray[np.float64]:

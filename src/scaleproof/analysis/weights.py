@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -64,8 +64,8 @@ class WeightSurface:
 
     plan: WeightPlan
     count: int
-    loss: dict[str, NDArray[np.float64]]
-    accuracy: dict[str, NDArray[np.float64]]
+    loss: dict[str, NDArray[np.float64]] = field(repr=False)
+    accuracy: dict[str, NDArray[np.float64]] = field(repr=False)
     seconds: float
 
     def as_json(self) -> dict[str, object]:

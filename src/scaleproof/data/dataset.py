@@ -14,7 +14,7 @@ Array = NDArray[Any]
 CHANNELS = (1, 3)  # grey or colour
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Dataset:
     """Images with their labels, the names of the classes and where all of it came from."""
 
@@ -31,6 +31,11 @@ class Dataset:
         _check_labels(self.labels, len(self.images), len(self.classes))
         if self.images.dtype == np.float32:
             _check_pixels(self.images)
+
+    def __repr__(self) -> str:
+        """Say in one line what these images are."""
+        size = " x ".join(map(str, self.images.shape[1:]))
+        return f"Dataset({self.name}/{self.split}: {len(self)} images of {size}, {len(self.classes)} classes)"
 
     def __len__(self) -> int:
         """Count the images."""

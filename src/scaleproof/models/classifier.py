@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from types import MethodType
 from typing import Any
@@ -146,7 +146,7 @@ class Classifier(nn.Module):
 class LoadedModel:
     """A classifier and where it came from; in eval mode, but for what a factory chose otherwise."""
 
-    classifier: Classifier
+    classifier: Classifier = field(repr=False)  # of many lines
     spec: str
     architecture: str
     sha256: str  # of the weights, see `weights_digest`

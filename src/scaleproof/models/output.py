@@ -9,13 +9,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Output:
     """Logits of a batch, with the head's input and weight where an objective needs them."""
 
     logits: Tensor  # (B, K)
     features: Tensor | None = None  # (B, D)
     weight: Tensor | None = None  # (K, D)
+
+    def __repr__(self) -> str:
+        shapes = (f"{name} {tuple(part.shape)}" for name, part in vars(self).items() if part is not None)
+        return f"Output({', '.join(shapes)})"
 
     @property
     def cosines(self) -> Tensor:
