@@ -83,8 +83,28 @@ def test_errors(backward: dict[str, object], message: str) -> None:
 
 
 def test_one_function_needs_a_part_without_parameters() -> None:
-    with pytest.raises(ValueError, match="does not begin with a part without parameters"):
+    message = "does not begin with a part without parameters, it has 'head' .Linear. first: name the part"
+    with pytest.raises(ValueError, match=message):
         Classifier(Flat(), backward=identity)
+    with pytest.raises(ValueError, match="without parameters, it has no parts: name the part"):
+        Classifier(Quantise(4), backward=identity)
+
+
+def test_the_error_shows_how_code_becomes_a_module() -> None:
+    """Its three lines run, with the code in place of theirs."""
+    net = Flat().eval()
+    with pytest.raises(ValueError, match="code inside forward") as caught:
+        Classifier(net, backward=identity)
+    first, *lines = str(caught.value).splitlines()
+    assert len(lines) == 3
+    assert "{'encode': identity}; code inside forward() must become a module first" in first
+    known = {"nn": nn, "net": net, "Classifier": Classifier, "identity": identity}
+    exec("\n".join([*lines[:2], f"opened = {lines[2]}"]), known)
+    opened, point = known["opened"], images(2, (3, 2, 2)).requires_grad_()
+    assert isinstance(opened, Classifier)
+    (gradient,) = torch.autograd.grad(opened(point).sum(), point)
+    assert bool((gradient != 0).all())
+    assert torch.equal(opened(point), net((15 * point).round() / 15))
 
 
 def test_another_stand_in_is_another_run() -> None:

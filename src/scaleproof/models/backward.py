@@ -17,6 +17,11 @@ from scaleproof.callables import name_of, source_digest
 
 StandIn = Callable[[Tensor], Tensor]
 
+EXAMPLE = """code inside forward() must become a module first, as this rounding does:
+class Encode(nn.Module):
+    def forward(self, x): return (15 * x).round() / 15
+Classifier(nn.Sequential(Encode(), net), backward=identity)  # net.forward() without it; more in docs/interoperate.md"""
+
 
 def identity(x: Tensor) -> Tensor:
     """Stands in for a part whose output is close to its input."""
@@ -40,15 +45,16 @@ def named_parts(net: nn.Module, backward: StandIn | Mapping[str, StandIn]) -> di
 
 def preprocessing(net: nn.Module) -> list[str]:
     """The network's own parts, in order, up to the first that has parameters."""
-    found: list[str] = []
+    found, first = [], "no parts"
     for name, part in net.named_children():
         if any(True for _ in part.parameters()):
+            first = f"{name!r} ({type(part).__name__}) first"
             break
         found.append(name)
     if not found:
         raise ValueError(
-            "backward= was given one function, but the network does not begin with a part without parameters: "
-            "name the part, as in backward={'encode': identity}; code inside forward() must become a module first"
+            "backward= was given one function, but the network does not begin with a part without parameters, it has "
+            f"{first}: name the part, as in backward={{'encode': identity}}; {EXAMPLE}"
         )
     return found
 
