@@ -10,7 +10,7 @@ import typer
 Model = Annotated[
     str,
     typer.Argument(
-        help="demo, a run folder, weights.safetensors (with --arch), module:factory, timm:NAME, "
+        help="demo, undefended, a run folder, weights.safetensors (with --arch), module:factory, timm:NAME, "
         "robustbench:NAME@FOLDER or hf:FOLDER."
     ),
 ]
@@ -48,7 +48,8 @@ Attacks = Annotated[
     typer.Option(
         help="Suites (paper, objectives, standard, standard-bf16, fast, rand, blackbox) or attacks, by commas: "
         "fgsm, pgd, pgd-cw, pgd-dlr, si-pgd, pgd-pm (probability margin), pgd-std (standardised logits), "
-        "apgd-ce, apgd-dlr, apgd-si, apgd-t, fab-t, square, spsa-128, spsa-256, spsa-512, rays; "
+        "apgd-ce, apgd-dlr, apgd-si, apgd-t, fab-t, square, spsa-128, spsa-256, spsa-512, rays, fab-t-audit, "
+        "square-audit (on a sample of the images, with a bound); "
         "from elsewhere: torchattacks:NAME, foolbox:NAME, module:function."
     ),
 ]

@@ -1,0 +1,39 @@
+"""What `--help` names and what errors name are the same."""
+
+import re
+
+import pytest
+import typer
+
+from scaleproof import load_model, suite
+from scaleproof.attacks.suites import SUITES, single_attacks
+from scaleproof.cli.main import app
+from scaleproof.models.architectures import architectures
+from scaleproof.models.specs import OWN
+
+
+def named_in(command: str, option: str) -> list[str]:
+    """The words of an option's help that might be names, in their order."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    (text,) = [item.help for item in commands[command].params if item.name == option]
+    return re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*", text)
+
+
+def test_attacks_and_suites() -> None:
+    known = [*SUITES, *single_attacks()]
+    with pytest.raises(ValueError, match=r"There are: ") as caught:
+        suite("nothing")
+    assert str(caught.value).partition("There are: ")[2].split(", ") == known
+    for command in ("evaluate", "sweep", "train"):
+        words = named_in(command, "attacks")
+        assert [word for word in words if word in known] == known, "each once, in the same order"
+
+
+def test_models_and_architectures() -> None:
+    with pytest.raises(ValueError, match="a model spec must be") as caught:
+        load_model("nothing-of-this-name")
+    for command in ("evaluate", "sweep", "gate", "analyse"):
+        words = named_in(command, "model")
+        assert words[: len(OWN)] == list(OWN)
+        assert all(name in str(caught.value) for name in OWN)
+        assert set(architectures()) <= set(named_in(command, "arch"))
