@@ -43,6 +43,7 @@ KINDS = {  # how a file is called, as a pattern -> its schema; the first that fi
     "healthy.json": "healthy",
     "gate.json": "gate",
     "reproduction.json": "reproduction",
+    "*seeds.json": "seeds",
 }
 UNSAID = {  # written without a version, now or once; the record of a model is RobustBench's form, not ours
     "robustbench-info",
@@ -141,7 +142,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scaleproof("sweep", "demo", *quick, "--alphas", "1,1e3", "--out", folder / "sweep")
     words = ["--limit", 24, "--epochs", 1, "--test-limit", 8, "--batch-size", 12, "--device", "cpu"]
     scaleproof("train", "trades", "--si", *words, "--attacks", "pgd", "--out", folder / "training")
-    scaleproof("train", "free", *words, "--attacks", "pgd", "--out", folder / "training-free")
+    seeds = ["--seeds", "0,1", "--no-report", "--attacks", "pgd"]
+    scaleproof("train", "free", *words, *seeds, "--out", folder / "training-free")
     return folder
 
 
@@ -156,6 +158,7 @@ def test_fresh_runs(runs: Path) -> None:
         "museum",
         "gate",
         "analysis",
+        "seeds",
     }
     assert check(runs) == kinds
 
@@ -193,6 +196,7 @@ LEVELS = {  # where a field that nobody declared must be noticed
     "sweep": [(), ("rows", 0), ("rows", 0, "robust")],
     "training": [(), ("recipe",), ("config",), ("results",), ("results", "last"), ("results", "last", "evaluation")],
     "metrics": [("validation",)],
+    "seeds": [(), ("runs", 0), ("results",), ("results", "last", 0)],
 }  # fmt: skip
 
 

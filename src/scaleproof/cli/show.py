@@ -33,10 +33,10 @@ def rendered(folder: Path, report: bool) -> str:
 
 
 def show_training(folders: Sequence[Path], *, report: bool = True) -> None:
-    """Print the results of finished trainings, and render their reports."""
+    """Print the results of finished trainings, and render their reports; of several also what they give together."""
     from rich.console import Console
 
-    from scaleproof.cli import tables
+    from scaleproof.cli import seeds, tables
 
     console = Console()
     documents = [json.loads((folder / "training.json").read_text()) for folder in folders]
@@ -46,4 +46,7 @@ def show_training(folders: Sequence[Path], *, report: bool = True) -> None:
         for remark in [*tables.training_remarks(document), page]:
             console.print(remark, soft_wrap=True, markup=False, highlight=False)
     if len(documents) > 1:
-        console.print(tables.seeds_table(documents))
+        together = seeds.summary(folders, documents)
+        console.print(seeds.seeds_table(together))
+        written = " and ".join(map(str, seeds.write(folders, together)))
+        console.print(f"Means: {written}", soft_wrap=True, markup=False, highlight=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import mean, stdev
 from typing import Any
 
 from rich.table import Table
@@ -237,27 +236,3 @@ def weights_remarks(results: Document) -> list[str]:
     names = {one["name"] for result in results.values() for one in result["evaluation"].get("findings", [])}
     advice = "Such weights have learned nothing: train longer, on more images or at another --rate."
     return [*said, advice] if "one-answer" in names else said
-
-
-def seeds_table(documents: list[Document]) -> Table:
-    """Means over several trainings and their standard deviations (n - 1), one row a set of weights."""
-    first = documents[0]["results"]["selected"]["evaluation"]
-    labels = ["clean", *map(training_label, first["attacks"]), "worst case"]
-    table = Table(title=f"{len(documents)} seeds: mean and deviation in %", title_justify="left")
-    for name in ("weights", *labels):
-        table.add_column(name, justify="left" if name == "weights" else "right")
-    for kind in documents[0]["results"]:
-        found = [accuracies(document["results"][kind]["evaluation"]) for document in documents]
-        cells = [f"{mean(column):.2f} ± {stdev(column):.2f}" for column in zip(*found, strict=True)]
-        table.add_row(kind, *cells)
-    return table
-
-
-def accuracies(evaluation: Document) -> list[float]:
-    """Clean, each attack, worst case, in percent."""
-    shares = [
-        evaluation["clean"],
-        *(attack["robust"] for attack in evaluation["attacks"]),
-        evaluation["worst_case"],
-    ]
-    return [100 * share["accuracy"] for share in shares]
