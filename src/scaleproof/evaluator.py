@@ -34,7 +34,7 @@ from scaleproof.contract import (
 from scaleproof.evaluation import VERDICTS, Evaluation
 from scaleproof.examples import gathered, kept
 from scaleproof.images import AnyImages, Images, Rows, as_images, even_chunks, spans
-from scaleproof.look import data_mark, fingerprint, first_look, first_rows, randomness
+from scaleproof.look import Mark, data_mark, fingerprint, first_look, first_rows, randomness
 from scaleproof.models.classifier import AnyModel, Classifier, as_classifier, device_of
 from scaleproof.oracle import Oracle
 from scaleproof.parallel import ALONE, Group
@@ -157,11 +157,11 @@ class Run:
             examples=gathered((name, unit.restart, unit.arrays) for name in units for unit in units[name]),
         )
 
-    def clean_pass(self, mark: str) -> Arrays:
+    def clean_pass(self, mark: Mark) -> Arrays:
         """Predictions on clean images in float32, after checking images, labels and logits."""
         began = time.perf_counter()
         stored = self.store.load("clean")
-        if stored is not None and str(stored.get("fingerprint")) != mark:
+        if stored is not None and not mark.fits(stored):
             raise ValueError(
                 "the store holds units of another run (model, attacks, seed or data): give an empty one"
             )
@@ -171,7 +171,7 @@ class Run:
         joined: dict[str, NDArray[Any]] = {
             name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "classes"
         }
-        joined |= {"classes": parts[0]["classes"], "fingerprint": np.array(mark)}
+        joined |= {"classes": parts[0]["classes"], **mark.arrays()}
         joined["seconds"] = np.array(time.perf_counter() - began)
         self.store.save("clean", joined)
         return joined

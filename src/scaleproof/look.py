@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from scaleproof.attacks.base import Attack, attack_settings
@@ -21,6 +25,7 @@ from scaleproof.contract import (
     full_precision,
     understood,
 )
+from scaleproof.differences import differences
 from scaleproof.images import Images, spans
 from scaleproof.models.architectures import weights_digest
 from scaleproof.models.backward import described
@@ -96,13 +101,32 @@ def data_mark(images: Images) -> str:
     return state.hexdigest()
 
 
+@dataclass(frozen=True)
+class Mark:
+    """What verdicts depend on, so that a store never answers for another run; in another form it is the same."""
+
+    settings: Mapping[str, object]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What is kept beside the units of a run."""
+        text = json.dumps(self.settings)
+        return {"fingerprint": np.array(settings_digest(self.settings)), "settings": np.array(text)}
+
+    def fits(self, stored: Mapping[str, NDArray[Any]]) -> bool:
+        """Whether units belong to this run: by the digest, or where the settings differ in no leaf, as 1 and 1.0."""
+        if str(stored.get("fingerprint")) == settings_digest(self.settings):
+            return True
+        kept = stored.get("settings")
+        return kept is not None and not differences("", json.loads(str(kept)), self.settings)
+
+
 def fingerprint(
     oracle: Oracle, attacks: Sequence[Attack], settings: Sequence[object], look: list[list[float]]
-) -> str:
-    """What verdicts depend on, so that a store never answers for another run."""
+) -> Mark:
+    """The mark of a run."""
     classifier = oracle.classifier
     normalisation = [None if t is None else t.tolist() for t in (classifier.mean, classifier.std)]
-    return settings_digest(
+    return Mark(
         {
             "weights": weights_digest(classifier),
             "model": [str(normalisation), classifier.logit_scale, look, described(classifier.stand_ins)],

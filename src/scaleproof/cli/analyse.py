@@ -112,15 +112,16 @@ class Host:
 
     def finished(self, job: Job) -> bool:
         """Whether the same analysis is there already; another one is never overwritten."""
-        from scaleproof.store import changes, settings_digest
+        from scaleproof.store import changes
 
         path = self.folder / "analysis.json"
         if not path.exists():
             return False
         before = json.loads(path.read_text())["run"]
-        if before["settings_sha256"] != settings_digest(job.settings):
+        other = changes(before, job.settings)
+        if other:
             raise ValueError(
-                f"{self.folder} holds another analysis ({changes(before, job.settings)}): remove its "
+                f"{self.folder} holds another analysis ({other}): remove its "
                 "analysis.json and analysis.npz first, or give --out instead"
             )
         typer.echo(f"{self.folder} holds this analysis already.")
