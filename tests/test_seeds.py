@@ -61,6 +61,10 @@ def test_means_over_seeds_are_in_files(tmp_path: Path) -> None:
     (folder / "seeds.json").unlink()
     train(*WORDS, "--out", str(folder))
     assert json.loads((folder / "seeds.json").read_text()) == document, "also from runs that are finished"
+    train(*WORDS[:-2], "0,2", "--no-report", "--out", str(folder))
+    assert json.loads((folder / "seeds.json").read_text()) == document, "other seeds do not take its place"
+    others = json.loads((folder / "seeds-0-2.json").read_text())
+    assert [run["seed"] for run in others["runs"]] == [0, 2]
 
 
 @pytest.mark.usefixtures("here")

@@ -84,15 +84,24 @@ def markdown(document: Document) -> str:
 
 
 def write(folders: Sequence[Path], document: Document) -> tuple[Path, Path]:
-    """seeds.json and seeds.md beside the runs; runs in a folder of many others lend them the name of the first."""
+    """seeds.json and seeds.md beside the runs; runs in a folder of many others lend them the name of the first.
+
+    Those of seeds that are not among these stay: then the files say in their names which seeds are in them.
+    """
     from scaleproof.files import write_atomically
     from scaleproof.store import write_json
 
     own = all(
         folder.name == f"seed-{run['seed']}" for folder, run in zip(folders, document["runs"], strict=True)
     )
-    name = "seeds" if own else f"{folders[0].name}-seeds"
-    described, page = (folders[0].parent / f"{name}.{ending}" for ending in ("json", "md"))
+    name, place = "seeds" if own else f"{folders[0].name}-seeds", folders[0].parent
+    if not seeds_in(place / f"{name}.json") <= {run["seed"] for run in document["runs"]}:
+        name += "".join(f"-{run['seed']}" for run in document["runs"])
+    described, page = (place / f"{name}.{ending}" for ending in ("json", "md"))
     write_json(described, document)
     write_atomically(page, markdown(document).encode())
     return described, page
+
+
+def seeds_in(path: Path) -> set[int]:
+    return {run["seed"] for run in json.loads(path.read_text())["runs"]} if path.is_file() else set()
