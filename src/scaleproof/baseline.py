@@ -15,6 +15,7 @@ from scaleproof.attacks.base import Attack, attack_settings
 from scaleproof.claims import Document, evaluation_of, read_json
 from scaleproof.data import Dataset
 from scaleproof.differences import differences
+from scaleproof.files import UNFINISHED
 from scaleproof.store import read_arrays
 
 
@@ -32,7 +33,11 @@ class Baseline:
 
 
 def read_baseline(folder: Path) -> Baseline:
-    """The evaluation in a run folder."""
+    """The evaluation in a run folder that is finished."""
+    if (folder / UNFINISHED).is_file():
+        raise ValueError(
+            f"the run in {folder} is not finished: run its command again, it goes on where it was"
+        )
     document = read_json(folder / "evaluation.json")
     try:
         evaluation = evaluation_of(document, read_arrays(folder / "verdicts.npz"))

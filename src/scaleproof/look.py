@@ -59,11 +59,14 @@ def first_look(oracle: Oracle, images: Images, features: bool) -> list[list[floa
     check_logits(logits, classifier.logit_scale)
     if features:
         oracle.judge_outputs(x, features=True)
-    return (
-        []
-        if any_training(classifier)
-        else [[float(f"{value:.2e}") for value in row] for row in logits.tolist()]
-    )
+    return rounded(classifier, logits)
+
+
+def rounded(classifier: Classifier, logits: Tensor) -> list[list[float]]:
+    """Three digits of each logit; a model in train mode has none to give."""
+    if any_training(classifier):
+        return []
+    return [[float(f"{value:.2e}") for value in row] for row in logits.tolist()]
 
 
 def randomness(oracle: Oracle, images: Images) -> tuple[Finding, ...]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from scaleproof.attacks.base import Attack
-from scaleproof.attacks.loop import perturb
+from scaleproof.attacks.loop import Tick, perturb
 from scaleproof.attacks.pgd import PGD
 from scaleproof.losses import Objective, cross_entropy, cw_margin, margin, misclassified
 from scaleproof.models.classifier import Classifier
@@ -50,6 +50,7 @@ class Subject:
         self.classifier, self.threat, self.seed, self.surrogate = classifier, threat, seed, surrogate
         self.classes: int | None = None  # of the data, where they are known
         self.invariant = False  # whether the number rests on attacks that no scale of the logits can fool
+        self.tick: Tick = lambda: None  # called after every step of a short attack
         self.oracle = self.view(classifier, draws)
         self.exact = Oracle(classifier, speed=PLAIN)  # one draw, in float32
         self.all_x, self.all_y = x.to(self.oracle.device), y.to(self.oracle.device)
@@ -104,6 +105,7 @@ class Subject:
                 state = fitted.step(oracle, state)
                 ever |= misclassified(state.logits, y)
                 margins.append(margin(state.logits, y))
+                self.tick()
             broken = misclassified(self.oracle.judge_chance(state.current, y)[0], y)
         return Path(broken, ever | broken, torch.stack(margins))
 
@@ -127,9 +129,8 @@ class Subject:
         x, y = self.x[positions], self.y[positions]
         with self.chance(attack.name):
             rng = Rng(self.seed, f"checks {attack.name}")
-            found = perturb(
-                fitted, oracle, x, y, self.right[positions], rng, drop=leave and oracle.draws == 1
-            )
+            drop = leave and oracle.draws == 1
+            found = perturb(fitted, oracle, x, y, self.right[positions], rng, drop=drop, tick=self.tick)
             broken[positions] = misclassified(self.oracle.judge_chance(found, y)[0], y)
         return broken
 

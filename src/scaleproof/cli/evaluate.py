@@ -10,9 +10,18 @@ import typer
 from scaleproof.cli import options
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from scaleproof.checks import Check, Examining
     from scaleproof.cli.setup import Job
     from scaleproof.evaluation import Evaluation
     from scaleproof.evaluator import Mode as EvaluatorMode
+    from scaleproof.store import UnitStore
+
+UNEXAMINED = (
+    "the checks of the model had not ended when this was written, so that nobody knows whether the number is real: the "
+    "same command goes on with them"
+)
 
 Mode = Annotated[
     str | None,
@@ -28,7 +37,9 @@ Draws = Annotated[
         show_default=False,
     ),
 ]
-Checks = Annotated[bool, typer.Option(help="Examine the model too: is the number real? Adds a few seconds.")]
+ExamineToo = Annotated[
+    bool, typer.Option(help="Examine the model too: is the number real? Adds a few seconds.")
+]
 KeepExamples = Annotated[
     bool,
     typer.Option(
@@ -53,7 +64,7 @@ def command(
     step_size: options.StepSize = None,
     mode: Mode = None,
     draws: Draws = None,
-    checks: Checks = True,
+    checks: ExamineToo = True,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",
@@ -118,15 +129,31 @@ def run(
                 evaluation = evaluate(*subject, mode=cast("EvaluatorMode", mode), **settings)
                 group.wait()  # the writer clears away what the others still read
             if group.writes:
-                write(job, examined(job, evaluation) if checks else evaluation)
+                write(job, examined(job, evaluation, store) if checks else evaluation)
         if group.writes:
             show(job.folder, report=report)
 
 
-def examined(job: Job, evaluation: Evaluation) -> Evaluation:
-    """The evaluation with every check of its model."""
+def examined(job: Job, evaluation: Evaluation, store: UnitStore) -> Evaluation:
+    """The evaluation with every check of its model; what is known before them is written and shown first."""
+    from scaleproof.cli.show import show_accuracies
+    from scaleproof.contract import Finding
+
+    doubt = Finding(name="not-examined", severity="warning", meaning=UNEXAMINED)
+    before = replace(evaluation, findings=(*evaluation.findings, doubt))
+    known: list[tuple[Check, ...]] = []  # what had failed at the last writing
+
+    def watch(at: Examining, console: Console) -> None:
+        if known and known[-1] == at.failed:
+            return
+        keep(job, replace(before, checks=at.failed or None))
+        if not known:
+            show_accuracies(job.folder, console, job.examined_images)
+        known.append(at.failed)
+
     invariant = any(result.scale_invariant for result in evaluation.attacks)
-    return replace(evaluation, checks=job.examined(draws=evaluation.draws, invariant=invariant))
+    checks = job.examined(draws=evaluation.draws, invariant=invariant, store=store, watch=watch)
+    return replace(evaluation, checks=checks)
 
 
 def named(subject: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:
@@ -138,10 +165,9 @@ def named(subject: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:
     return {**subject, "data": {**subject["data"], "classes": names}}
 
 
-def write(job: Job, evaluation: Evaluation) -> None:
-    """The run folder; `run.json` comes last and makes it finished."""
-    from scaleproof.gallery import gallery
-    from scaleproof.store import close_run, write_arrays, write_json
+def keep(job: Job, evaluation: Evaluation) -> None:
+    """The numbers and verdicts of the run folder, which do not make it finished."""
+    from scaleproof.store import write_arrays, write_json
 
     document = {
         "schema": "scaleproof.evaluation/1",
@@ -151,6 +177,14 @@ def write(job: Job, evaluation: Evaluation) -> None:
     }
     write_json(job.folder / "evaluation.json", document)
     write_arrays(job.folder / "verdicts.npz", evaluation.arrays())
+
+
+def write(job: Job, evaluation: Evaluation) -> None:
+    """The run folder; `run.json` comes last and makes it finished."""
+    from scaleproof.gallery import gallery
+    from scaleproof.store import close_run, write_arrays
+
+    keep(job, evaluation)
     pictures = gallery(
         job.loaded.classifier, job.dataset, job.attacks, evaluation, seed=job.seed, speed=job.speed
     )

@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
+    from scaleproof.checks import Examining
     from scaleproof.progress import Progress as Step
     from scaleproof.train import Attacked, Plan, Watch
     from scaleproof.training import Progress as TrainStep
+
+    WatchChecks = Callable[[Examining, Console], None]
 
 SECONDS_BETWEEN_LINES = 30.0  # where there is no terminal
 
@@ -47,6 +50,21 @@ def live_bar(*, shown: bool = True, robust: bool = True) -> Iterator[Callable[[S
             if shown and not console.is_terminal and time.monotonic() - told >= SECONDS_BETWEEN_LINES:
                 told, share = time.monotonic(), 100 * step.done / max(step.total, 1)
                 console.print(f"{step.label}: {share:.0f}% of the work done", soft_wrap=True)
+
+        yield show
+
+
+@contextmanager
+def live_checks(watch: WatchChecks | None = None) -> Iterator[Callable[[Examining], None]]:
+    """A sign that says what takes the time."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with stoppable(console), console.status("Examining the model: is the number real?"):
+
+        def show(at: Examining) -> None:
+            if watch is not None:
+                watch(at, console)
 
         yield show
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import typer
@@ -16,6 +16,7 @@ from scaleproof import __version__
 from scaleproof.attacks import Attack, suite
 from scaleproof.attacks.base import attack_settings
 from scaleproof.checks import IMAGES, Check, examine
+from scaleproof.cli.live import live_checks
 from scaleproof.cli.options import number
 from scaleproof.data import Dataset, load, names
 from scaleproof.evaluator import checked_batch_size
@@ -27,9 +28,12 @@ from scaleproof.parallel import ALONE, Group, local_device
 from scaleproof.provenance import provenance
 from scaleproof.speed import Speed
 from scaleproof.speed.backends import Precision
-from scaleproof.store import FolderStore, has_units, is_finished, open_run, settings_digest
+from scaleproof.store import FolderStore, UnitStore, has_units, is_finished, open_run, settings_digest
 from scaleproof.threat import UNSET, Norm, Threat
 from scaleproof.train import FILES
+
+if TYPE_CHECKING:
+    from scaleproof.cli.live import WatchChecks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,22 +73,34 @@ class Job:
             typer.echo(f"Going on with the run in {self.folder}: progress is that of what is left.", err=True)
         return is_finished(self.folder)
 
-    def examined(self, *, draws: int = 1, invariant: bool) -> tuple[Check, ...]:
-        """Every check of the model, under a sign that says what takes the time."""
-        from rich.console import Console
-
+    def examined(
+        self,
+        *,
+        draws: int = 1,
+        invariant: bool,
+        store: UnitStore | None = None,
+        watch: WatchChecks | None = None,
+    ) -> tuple[Check, ...]:
+        """Every check of the model, with a word on which is under way; a store keeps what was answered."""
         surrogate = load_model("undefended").classifier.to(self.device)
-        with Console(stderr=True).status("Examining the model: is the number real?"):
+        with live_checks(watch) as progress:
             return examine(
                 self.loaded.classifier,
                 self.dataset,
                 self.threat,
-                count=min(IMAGES, self.batch_size or IMAGES),
+                count=self.examined_images,
                 seed=self.seed,
                 draws=draws,
                 surrogate=surrogate,
                 invariant=invariant,
+                store=None if store is None else store.part("checks"),
+                progress=progress,
             )
+
+    @property
+    def examined_images(self) -> int:
+        """How many images the checks look at, however many there are."""
+        return min(IMAGES, self.batch_size or IMAGES, len(self.dataset))
 
     def run_json(self, seconds: float) -> dict[str, object]:
         return {

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def show(folder: Path, *, report: bool = True) -> None:
@@ -22,6 +26,20 @@ def show(folder: Path, *, report: bool = True) -> None:
         table, remarks = tables.sweep_table(document), tables.sweep_remarks(document)
     console.print(table)
     for remark in [*remarks, page]:
+        console.print(remark, soft_wrap=True, markup=False, highlight=False)
+
+
+def show_accuracies(folder: Path, console: Console, count: int) -> None:
+    """What the attacks of an evaluation found, for people who wait for its checks on so many images."""
+    from scaleproof.cli import tables
+
+    document = json.loads((folder / "evaluation.json").read_text())
+    console.print(tables.evaluation_table(document))
+    doubt = (
+        tables.check_remarks(document) if "checks" in document else ["Not examined yet: is the number real?"]
+    )
+    going = f"The checks come now, on {count} images; if they are cut, the same command goes on with them."
+    for remark in [*doubt, going]:
         console.print(remark, soft_wrap=True, markup=False, highlight=False)
 
 
