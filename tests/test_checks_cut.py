@@ -124,3 +124,12 @@ def test_answers_are_kept_for_the_same_model_and_images_alone(tmp_path: Path) ->
     assert asked(net, (x[:8], given[1][:8]), seed=1) == everything
     kept = examine(net, (x[:8], given[1][:8]), Threat(eps=0.05), store=store, seed=1)
     assert kept == examine(net, (x[:8], given[1][:8]), Threat(eps=0.05), seed=1)
+
+
+def test_a_word_on_the_check_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from scaleproof.cli import live
+
+    monkeypatch.setattr(live, "SECONDS_BETWEEN_LINES", 0.0)
+    _, errors = run(tmp_path)
+    assert "Examining the model: check 1 of 19, pixel range\n" in errors
+    assert "Examining the model: check 17 of 19, more effort, 7 steps taken\n" in errors

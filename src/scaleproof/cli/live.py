@@ -56,15 +56,22 @@ def live_bar(*, shown: bool = True, robust: bool = True) -> Iterator[Callable[[S
 
 @contextmanager
 def live_checks(watch: WatchChecks | None = None) -> Iterator[Callable[[Examining], None]]:
-    """A sign that says what takes the time."""
+    """Which check of a model is under way; without a terminal, a line from time to time."""
     from rich.console import Console
 
-    console = Console(stderr=True)
-    with stoppable(console), console.status("Examining the model: is the number real?"):
+    console, told = Console(stderr=True), time.monotonic()
+    with stoppable(console), console.status("Examining the model: is the number real?") as status:
 
         def show(at: Examining) -> None:
+            nonlocal told
             if watch is not None:
                 watch(at, console)
+            where = f"check {at.number} of {at.total}, {at.name.replace('-', ' ')}"
+            where += f", {at.steps} steps taken" if at.steps else ""
+            status.update(f"Examining the model: {where}")
+            if not console.is_terminal and time.monotonic() - told >= SECONDS_BETWEEN_LINES:
+                told = time.monotonic()
+                console.print(f"Examining the model: {where}", soft_wrap=True, highlight=False)
 
         yield show
 
