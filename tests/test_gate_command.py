@@ -9,9 +9,10 @@ import torch
 from typer.testing import CliRunner
 
 from scaleproof import load_model
-from scaleproof.cli.gate import seconds
+from scaleproof.cli.gate import duration, seconds
 from scaleproof.cli.main import app, main
 from scaleproof.models import save_model
+from scaleproof.schemas import schema
 
 
 def test_times() -> None:
@@ -19,6 +20,16 @@ def test_times() -> None:
     for text in ("", "m", "-1m", "0", "five"):
         with pytest.raises(ValueError, match="--budget must be a time above 0"):
             seconds(text)
+
+
+def test_durations_are_not_finer_than_foreseen() -> None:
+    assert [duration(time) for time in (0.2, 8.4, 99, 100, 601)] == [
+        "1 s",
+        "8 s",
+        "99 s",
+        "2 minutes",
+        "10 minutes",
+    ]
 
 
 QUICK = ["--limit", "64", "--device", "cpu"]
@@ -52,6 +63,37 @@ def test_exit_codes(base: Path, tmp_path: Path) -> None:
     code, printed = asked("demo", "--min-robust", "40", "--budget", "0.001s", "--against", str(base))
     assert code == 3, printed
     assert "what was seen is too little to say" in printed
+
+
+def test_a_pass_is_safe_before_the_checks_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill during the checks leaves the decision, and says that the model was not examined."""
+    from scaleproof.checks import examination
+
+    def cut(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "gate.json"
+    words = ["demo", "--min-robust", "10", "--steps", "2", "--out", str(out)]
+    monkeypatch.setattr(examination, "asked", cut)
+    code, printed = asked(*words)
+    assert code == 130
+    assert "Clean accuracy" in printed
+    assert "The checks of the model come now, on 64 images: they are not part of the budget" in printed
+    assert "interrupted: the attacks let the model pass, but it was not examined" in printed
+    assert "PASS" not in printed
+    document = json.loads(out.read_text())
+    assert (document["decision"], document["reliable"], document["checks"]) == ("pass", None, [])
+    assert [finding["name"] for finding in document["findings"]] == ["not-examined"]
+    pytest.importorskip("jsonschema").Draft202012Validator(schema("gate")).validate(document)
+
+    monkeypatch.undo()
+    code, printed = asked(*words)
+    assert code == 0, "what was cut is no result, and is written again"
+    assert printed.count("Clean accuracy") == 1
+    document = json.loads(out.read_text())
+    assert (document["decision"], document["reliable"], document["findings"]) == ("pass", True, [])
+    code, printed = asked(*words)
+    assert (code, "exists: give another --out" in printed) == (1, True)
 
 
 def test_the_same_model_does_not_drop(base: Path) -> None:

@@ -11,14 +11,15 @@ from scaleproof.checks.gradients import gradient_checks
 from scaleproof.checks.subject import Subject
 from scaleproof.contract import buffers_kept
 from scaleproof.diagnosis import Check, failed, is_reliable, not_asked
-from scaleproof.images import AnyImages, Images, as_images
+from scaleproof.images import AnyImages, Images, Rows, as_images
 from scaleproof.models.classifier import AnyModel, Classifier, as_classifier
 from scaleproof.store import UnitStore
 from scaleproof.threat import Threat
 
-__all__ = ["Check", "Examining", "examine", "failed", "is_reliable"]
+__all__ = ["Check", "Examining", "examine", "failed", "is_reliable", "longest"]
 
 IMAGES = 64
+MOST_GRADIENTS = 400  # of each image, where it withstands everything
 
 
 def examine(
@@ -40,8 +41,7 @@ def examine(
     against the model. A `store` keeps each answer, so that an examination that was cut goes on where it was.
     """
     source, classifier = as_images(images), as_classifier(model)
-    rows = np.unique(np.linspace(0, len(source) - 1, min(count, len(source))).round().astype(np.int64))
-    x, y = source.select(rows)
+    x, y = source.select(spread(source, count))
     with buffers_kept(classifier), buffers_kept(surrogate or classifier):
         subject = Subject(classifier, x, y, threat or Threat(), seed=seed, draws=draws, surrogate=surrogate)
         subject.invariant, subject.classes = invariant, known_classes(source)
@@ -53,6 +53,23 @@ def examine(
             return (*checks, not_asked("attacks", "Short attacks", unasked, "Look at the model."))
         checks += [check for question in BEHAVIOUR for check in asking.ask(question)]
     return tuple(checks)
+
+
+def spread(images: Images, count: int) -> Rows:
+    """So many of the images, evenly spread."""
+    last = len(images) - 1
+    return np.unique(np.linspace(0, last, min(count, last + 1)).round().astype(np.int64))
+
+
+def longest(
+    model: AnyModel, images: AnyImages, threat: Threat | None = None, *, count: int = IMAGES
+) -> float:
+    """About how many seconds an examination takes where every image withstands everything; by one gradient."""
+    source, classifier = as_images(images), as_classifier(model)
+    x, y = source.select(spread(source, count))
+    with buffers_kept(classifier):
+        subject = Subject(classifier, x, y, threat or Threat())
+        return MOST_GRADIENTS * subject.seconds_of_a_gradient()
 
 
 def known_classes(images: Images) -> int | None:

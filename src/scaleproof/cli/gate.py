@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from scaleproof.cli import options
+from scaleproof.report.words import plural
 
 if TYPE_CHECKING:
     from scaleproof.baseline import Baseline
+    from scaleproof.cli.setup import Job
     from scaleproof.gate import Gate
 
 CODES = {"pass": 0, "fail": 1, "undecided": 3}  # 2 is a mistake in the command
 UNITS = {"s": 1, "m": 60, "h": 3600}
+SCHEMA = "scaleproof.gate/1"
+CUT = "interrupted: the attacks let the model pass, but it was not examined"
+UNEXAMINED = {
+    "name": "not-examined",
+    "severity": "warning",
+    "meaning": "the checks of the model had not ended when this was written, so that nobody knows whether a pass means "
+    "anything: run the gate again",
+}
 USUAL = {"attacks": "pgd-pm,pgd-std", "steps": 20, "restarts": 1, "norm": "linf", "eps": None}
 
 
@@ -42,7 +55,10 @@ Steps = Annotated[int | None, typer.Option(help="As in evaluate.", show_default=
 Restarts = Annotated[int | None, typer.Option(help="As in evaluate.", show_default=False)]
 Norm = Annotated[str | None, typer.Option(help="linf or l2.", show_default=False)]
 Checks = Annotated[
-    bool, typer.Option(help="Examine a model that would pass: where a check fails it is undecided.")
+    bool,
+    typer.Option(
+        help="Examine a model that would pass, after the budget: where a check fails it is undecided."
+    ),
 ]
 Out = Annotated[Path | None, typer.Option(help="Write the result as JSON to this file.", show_default=False)]
 
@@ -81,12 +97,13 @@ def decide(words: dict[str, Any]) -> int:
     from scaleproof.attacks import preset
     from scaleproof.baseline import check_images, read_baseline
     from scaleproof.cli.setup import Request, prepare
+    from scaleproof.cli.tables import radius
+    from scaleproof.contract import Finding
     from scaleproof.gate import Rules, gate
 
     against, max_drop, out = words["against"], words["max_drop"], words["out"]
     time = seconds(words["budget"])
-    if out is not None and out.exists():
-        raise ValueError(f"{out} exists: give another --out")
+    check_free(out)
     if preset(words["attacks"] or "").draws > 1:
         raise ValueError(
             f"a gate judges one draw, the suite {words['attacks']} is for many: give other --attacks"
@@ -109,12 +126,50 @@ def decide(words: dict[str, Any]) -> int:
         batch_size=job.batch_size,
         speed=job.speed,
     )
+    subject: dict[str, Any] = {
+        **job.subject(None),
+        "budget": time,
+        "against": None if against is None else str(against),
+    }
+    told = sentences(found, radius(subject["threat"]))
     if words["checks"] and found.decision == "pass":
+        told.append(announcement(job))
+        say(told)
+        write(replace(found, findings=(*found.findings, Finding(**UNEXAMINED))), subject, out)
         invariant = any(attack.scale_invariant for attack in job.attacks)
-        found = found.examined(job.examined(invariant=invariant))
-    subject = {**job.subject(None), "budget": time, "against": None if against is None else str(against)}
-    tell(found, subject, out)
+        found, told = found.examined(job.examined(invariant=invariant, cut=CUT)), []
+    write(found, subject, out)
+    say([*told, *conclusion(found)])
     return CODES[found.decision]
+
+
+def announcement(job: Job) -> str:
+    """That the checks come, outside of the budget, and how long they may take."""
+    from scaleproof.checks import longest
+
+    most = longest(job.loaded.classifier, job.dataset, job.threat, count=job.examined_images)
+    return (
+        f"These attacks let it pass. The checks of the model come now, on {plural(job.examined_images, 'image')}: they "
+        f"are not part of the budget, and take at most about {duration(most)} here (--no-checks leaves them out)."
+    )
+
+
+def duration(seconds: float) -> str:
+    """A time in words: not finer than anybody can foresee it."""
+    return f"{max(1, round(seconds))} s" if seconds < 100 else f"{round(seconds / 60)} minutes"
+
+
+def check_free(out: Path | None) -> None:
+    """Refuse to write over a result; one that was cut before it was examined is no result."""
+    if out is None or not out.exists():
+        return
+    try:
+        document = json.loads(out.read_text())
+        cut = document["schema"] == SCHEMA and UNEXAMINED in document["findings"]
+    except (ValueError, KeyError, TypeError):
+        cut = False
+    if not cut:
+        raise ValueError(f"{out} exists: give another --out")
 
 
 def seconds(text: str) -> float:
@@ -146,22 +201,24 @@ def filled(words: dict[str, Any], base: Baseline | None) -> dict[str, Any]:
     return asked
 
 
-def tell(found: Gate, subject: dict[str, Any], out: Path | None) -> None:
-    """Say the decision and what it rests on; write it where asked."""
+def say(sentences: Sequence[str]) -> None:
     from rich.console import Console
 
-    from scaleproof.cli.tables import radius
+    console = Console()
+    for sentence in sentences:
+        console.print(sentence, soft_wrap=True, markup=False, highlight=False)
+
+
+def write(found: Gate, subject: dict[str, Any], out: Path | None) -> None:
+    """The result as JSON, where it was asked for."""
     from scaleproof.store import write_json
 
-    console = Console()
-    for sentence in sentences(found, radius(subject["threat"])):
-        console.print(sentence, soft_wrap=True, markup=False, highlight=False)
     if out is not None:
-        write_json(out, {"schema": "scaleproof.gate/1", **subject, **found.as_json()})
+        write_json(out, {"schema": SCHEMA, **subject, **found.as_json()})
 
 
 def sentences(found: Gate, radius: str) -> list[str]:
-    """What was looked at, what was found, and what the decision means."""
+    """What was looked at and what the attacks found."""
     sample = found.sample
     said = [
         f"Clean accuracy {100 * sample.correct / sample.count:.2f}% of {sample.count} images.",
@@ -184,9 +241,13 @@ def sentences(found: Gate, radius: str) -> list[str]:
             f"Drop {drop} points on {pairs.count} images (95% interval {low} to {high}): {pairs.lost} lost, "
             f"{pairs.won} won, McNemar p = {pairs.p_value:.3g}."
         )
-    said += [f"{finding.severity}: {finding.meaning}." for finding in found.findings]
+    return said + [f"{finding.severity}: {finding.meaning}." for finding in found.findings]
+
+
+def conclusion(found: Gate) -> list[str]:
+    """The checks that failed, the decision, and what it means."""
     bad = [check for check in found.checks or () if check.passed is False]
-    said += [f"check failed, {check.label}: {check.meaning} {check.advice}" for check in bad]
+    said = [f"check failed, {check.label}: {check.meaning} {check.advice}" for check in bad]
     return [*said, f"{found.decision.upper()}: {meaning(found)}"]
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     WatchChecks = Callable[[Examining, Console], None]
 
+GO_ON = "interrupted; finished work is kept: run the same command again to go on"
 SECONDS_BETWEEN_LINES = 30.0  # where there is no terminal
 
 
@@ -55,12 +56,12 @@ def live_bar(*, shown: bool = True, robust: bool = True) -> Iterator[Callable[[S
 
 
 @contextmanager
-def live_checks(watch: WatchChecks | None = None) -> Iterator[Callable[[Examining], None]]:
+def live_checks(watch: WatchChecks | None = None, cut: str = GO_ON) -> Iterator[Callable[[Examining], None]]:
     """Which check of a model is under way; without a terminal, a line from time to time."""
     from rich.console import Console
 
     console, told = Console(stderr=True), time.monotonic()
-    with stoppable(console), console.status("Examining the model: is the number real?") as status:
+    with stoppable(console, cut), console.status("Examining the model: is the number real?") as status:
 
         def show(at: Examining) -> None:
             nonlocal told
@@ -77,14 +78,12 @@ def live_checks(watch: WatchChecks | None = None) -> Iterator[Callable[[Examinin
 
 
 @contextmanager
-def stoppable(console: Console) -> Iterator[None]:
+def stoppable(console: Console, words: str = GO_ON) -> Iterator[None]:
     """Ctrl-C ends a run with a word on how to go on."""
     try:
         yield
     except KeyboardInterrupt:
-        console.print(
-            "interrupted; finished work is kept: run the same command again to go on", soft_wrap=True
-        )
+        console.print(words, soft_wrap=True)
         raise SystemExit(130) from None
 
 

@@ -16,7 +16,7 @@ from scaleproof import __version__
 from scaleproof.attacks import Attack, suite
 from scaleproof.attacks.base import attack_settings
 from scaleproof.checks import IMAGES, Check, examine
-from scaleproof.cli.live import live_checks
+from scaleproof.cli.live import GO_ON, live_checks
 from scaleproof.cli.options import number
 from scaleproof.data import Dataset, load, names
 from scaleproof.evaluator import checked_batch_size
@@ -80,10 +80,14 @@ class Job:
         invariant: bool,
         store: UnitStore | None = None,
         watch: WatchChecks | None = None,
+        cut: str = GO_ON,
     ) -> tuple[Check, ...]:
-        """Every check of the model, with a word on which is under way; a store keeps what was answered."""
+        """Every check of the model, with a word on which is under way; a store keeps what was answered.
+
+        `cut` is what to say to a person who interrupts it.
+        """
         surrogate = load_model("undefended").classifier.to(self.device)
-        with live_checks(watch) as progress:
+        with live_checks(watch, cut) as progress:
             return examine(
                 self.loaded.classifier,
                 self.dataset,
