@@ -10,6 +10,7 @@ from torch import Tensor
 
 from helpers import DoesNothing, LinearNet, decisions, images, worst_margin
 from scaleproof import PGD, Threat, suite
+from scaleproof.baseline import wide
 from scaleproof.gate import (
     EARLY,
     Gate,
@@ -78,6 +79,17 @@ def test_a_drop_fails_beyond_chance_only() -> None:
     assert tiny.interval()[0] > 0
     assert about_drop(tiny, 0, complete=True) == "undecided", "the exact test says one in eight"
     assert about_drop(Paired(count=0, lost=0, won=0), 1, complete=False) == "undecided"
+
+
+def test_a_drop_that_hardly_anything_is_known_of_passes_with_a_warning() -> None:
+    few, many = Paired(count=60, lost=0, won=0), Paired(count=10_000, lost=10, won=10)
+    (found,) = wide(few, 1.0)
+    assert found.severity == "warning"
+    assert "12.0 points wide" in found.meaning
+    assert "up to 6.0 points" in found.meaning
+    assert wide(few, 13.0) == ()
+    assert wide(many, 1.0) == wide(many, 0.0) == (), "where no drop is allowed, a point is close enough"
+    assert len(wide(many, 0.1)) == 1
 
 
 def test_blocks_take_every_image_once_and_tell_doublings() -> None:

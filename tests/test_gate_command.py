@@ -96,9 +96,16 @@ def test_a_pass_is_safe_before_the_checks_begin(tmp_path: Path, monkeypatch: pyt
     assert (code, "exists: give another --out" in printed) == (1, True)
 
 
-def test_the_same_model_does_not_drop(base: Path) -> None:
-    code, printed = asked("demo", "--against", str(base), "--no-checks")
+def test_the_same_model_does_not_drop(base: Path, tmp_path: Path) -> None:
+    out = tmp_path / "gate.json"
+    code, printed = asked("demo", "--against", str(base), "--max-drop", "1", "--no-checks", "--out", str(out))
     assert code == 0, printed
+    assert "Drop 0.0 points on 64 images (95% interval -5.7 to 5.7)" in printed
+    assert (
+        "warning: the drop is within the limit on these 64 images, but its 95% interval is 11.3 points"
+        in printed
+    )
+    assert [finding["name"] for finding in json.loads(out.read_text())["findings"]] == ["wide-interval"]
     assert "PGD, PGD-CW" in printed, "the attacks of the run it is compared with"
     assert "0 lost, 0 won" in printed
 

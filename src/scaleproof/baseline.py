@@ -13,10 +13,14 @@ from numpy.typing import NDArray
 
 from scaleproof.attacks.base import Attack, attack_settings
 from scaleproof.claims import Document, evaluation_of, read_json
+from scaleproof.contract import Finding
 from scaleproof.data import Dataset
 from scaleproof.differences import differences
 from scaleproof.files import UNFINISHED
+from scaleproof.statistics import Paired
 from scaleproof.store import read_arrays
+
+NARROW = 1.0  # points
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,3 +78,16 @@ def check_attacks(baseline: Baseline, attacks: Sequence[Attack]) -> None:
             f"the attacks must be those of {baseline.folder}, {name} was {before}, is {now}: "
             "give the same --attacks and settings, or leave them out"
         )
+
+
+def wide(found: Paired, max_drop: float) -> tuple[Finding, ...]:
+    """A finding where a drop that passes is known less closely than the limit; to a point, where none is allowed."""
+    low, high = (100 * end for end in found.interval())
+    if high - low <= (max_drop or NARROW):
+        return ()
+    meaning = (
+        f"the drop is within the limit on these {found.count} images, but its 95% interval is {high - low:.1f} points "
+        f"wide: on other images like these it may be anything up to {high:.1f} points. Give more images (scaleproof "
+        "plan says how many)"
+    )
+    return (Finding(name="wide-interval", severity="warning", meaning=meaning),)

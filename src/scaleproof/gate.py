@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.suites import AnyAttacks, as_attacks
-from scaleproof.baseline import Baseline, check_attacks
+from scaleproof.baseline import Baseline, check_attacks, wide
 from scaleproof.contract import Finding, buffers_kept, check_mode
 from scaleproof.diagnosis import Check, is_reliable
 from scaleproof.evaluation import Share
@@ -223,8 +223,11 @@ def gate(
             inspection = Inspection(run, rules, baseline, lambda: clock() - began > budget)
             sample, comparison = inspection.look()
             findings += randomness(run.oracle, source)
+    decision = decide(rules, sample, comparison)
+    if decision == "pass" and comparison is not None:
+        findings += wide(comparison, rules.max_drop or 0.0)
     return Gate(
-        decision=decide(rules, sample, comparison),
+        decision=decision,
         rules=rules,
         sample=sample,
         comparison=comparison,

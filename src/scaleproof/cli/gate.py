@@ -221,27 +221,31 @@ def sentences(found: Gate, radius: str) -> list[str]:
     """What was looked at and what the attacks found."""
     sample = found.sample
     said = [
-        f"Clean accuracy {100 * sample.correct / sample.count:.2f}% of {sample.count} images.",
+        f"Clean accuracy {points(sample.correct / sample.count, sample.count)}% of {sample.count} images.",
         f"Looked at {sample.seen} of {sample.count} images in {found.seconds:.0f} s, with all of: "
         f"{', '.join(found.attacks)}; {radius}.",
     ]
     if sample.bound is not None:
-        low, high = (f"{100 * end:.2f}" for end in sample.interval())
+        low, high = (points(end, sample.seen) for end in sample.interval())
         about, ends = "about ", f"95% interval {low} to {high}"
         if sample.complete:
             about, ends = "", "all were seen"
-        said.append(
-            f"Robust accuracy of the {sample.count} images is at most {about}{100 * sample.bound:.2f}% ({ends})."
-        )
+        most = f"{about}{points(sample.bound, sample.seen)}% ({ends})"
+        said.append(f"Robust accuracy of the {sample.count} images is at most {most}.")
     if found.comparison is not None:
         pairs = found.comparison
-        low, high = (f"{100 * end:.2f}" for end in pairs.interval())
-        drop = f"{100 * pairs.drop:.2f}" if pairs.count else "-"
+        low, high = (points(end, pairs.count) for end in pairs.interval())
+        drop = points(pairs.drop, pairs.count) if pairs.count else "-"
         said.append(
             f"Drop {drop} points on {pairs.count} images (95% interval {low} to {high}): {pairs.lost} lost, "
             f"{pairs.won} won, McNemar p = {pairs.p_value:.3g}."
         )
     return said + [f"{finding.severity}: {finding.meaning}." for finding in found.findings]
+
+
+def points(share: float, count: int) -> str:
+    """A share in percent, with a second decimal only where it rests on a thousand images."""
+    return f"{100 * share:.{1 if count < 1000 else 2}f}"
 
 
 def conclusion(found: Gate) -> list[str]:
