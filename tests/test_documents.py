@@ -49,6 +49,14 @@ def test_links_lead_somewhere(document: Path) -> None:
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
+@pytest.mark.parametrize(
+    "file", [*DOCUMENTS, *(ROOT / "src").rglob("*.py")], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_nobody_is_sent_to_an_index_that_has_no_scaleproof(file: Path) -> None:
+    """It is installed from a checkout."""
+    assert re.findall(r"install '?scaleproof\b(?!/)", file.read_text()) == []
+
+
 def test_torchrun_understands_every_line_for_it() -> None:
     """It takes `--si` for an option of its own, wherever it stands."""
     lines = [

@@ -240,7 +240,7 @@ def test_timm(tmp_path: Path) -> None:
 
 def test_timm_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(ValueError, match="install scaleproof"):
+    with pytest.raises(ValueError, match="pip install -e"):
         load_model("timm:resnet18")
 
 

@@ -47,7 +47,7 @@ def _load(path: Path) -> dict[str, Any]:
     except ImportError as error:
         raise ValueError(
             f"{path.name} is a MATLAB file, and reading it needs scipy, which is not installed. "
-            "Install it with: pip install 'scaleproof[svhn]'"
+            "Install it with: pip install -e '.[svhn]' in the folder of scaleproof"
         ) from error
     try:
         content: dict[str, Any] = loadmat(path, variable_names=("X", "y"))

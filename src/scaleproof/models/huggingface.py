@@ -70,7 +70,9 @@ def read_network(folder: Path) -> nn.Module:
     try:
         transformers: Any = importlib.import_module("transformers")
     except ModuleNotFoundError as error:
-        raise ValueError("specs that begin with hf: need transformers: install scaleproof[hf]") from error
+        raise ValueError(
+            "specs that begin with hf: need transformers: pip install -e '.[hf]' in the folder of scaleproof"
+        ) from error
     words = {"local_files_only": True, "trust_remote_code": False}
     try:
         with quiet(transformers.utils.logging):

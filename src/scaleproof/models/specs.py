@@ -251,4 +251,6 @@ def import_timm() -> Any:
     try:
         return importlib.import_module("timm")
     except ModuleNotFoundError as error:
-        raise ValueError("specs that begin with timm: need timm: install scaleproof[zoo]") from error
+        raise ValueError(
+            "specs that begin with timm: need timm: pip install -e '.[zoo]' in the folder of scaleproof"
+        ) from error

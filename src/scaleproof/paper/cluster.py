@@ -27,7 +27,7 @@ def run_on_ray(
     try:
         ray: Any = import_module("ray")  # its types are of no use here
     except ImportError:
-        raise ValueError("--ray needs Ray: pip install 'scaleproof[cluster]'") from None
+        raise ValueError("--ray needs Ray: pip install -e '.[cluster]' in the folder of scaleproof") from None
     if not chains:
         return []
     started = not ray.is_initialized()
