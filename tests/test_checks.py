@@ -27,6 +27,10 @@ def subject(
     return Subject(Classifier(net), x, y, THREAT, **options)  # type: ignore[arg-type]
 
 
+def direction(found: Subject) -> Check:
+    return gradients.direction(found, gradients.seen(found))
+
+
 class Around(nn.Module):
     """A network with a function before it."""
 
@@ -120,7 +124,7 @@ def test_pixels_without_a_gradient_are_hidden_or_ignored(hidden: bool, share: fl
 
 def test_a_linear_model_gains_what_its_gradient_promises() -> None:
     net = LinearNet().eval()
-    check = gradients.direction(subject(net, images(16, SHAPE)))
+    check = direction(subject(net, images(16, SHAPE)))
     assert check.value == pytest.approx(0.0, abs=1e-3)
 
 
@@ -135,7 +139,7 @@ def test_a_gradient_three_times_too_large() -> None:
             return 3 * gradient
 
     net = Around(LinearNet(), Steep.apply).eval()
-    assert gradients.direction(subject(net, images(16, SHAPE))).value == pytest.approx(2 / 3, abs=1e-3)
+    assert direction(subject(net, images(16, SHAPE))).value == pytest.approx(2 / 3, abs=1e-3)
 
 
 def test_a_jumping_model_cannot_keep_in_step() -> None:
@@ -146,7 +150,7 @@ def test_a_jumping_model_cannot_keep_in_step() -> None:
         return z * (1 + 0.5 * ((1e4 * sums).round().long() % 5).view(-1, 1, 1, 1).to(z))
 
     net, x = Around(LinearNet(shape=(3, 8, 8)), jumping).eval(), images(16, (3, 8, 8))
-    assert gradients.direction(subject(net, x)).passed is False
+    assert direction(subject(net, x)).passed is False
 
 
 def told(count: int, **known: object) -> Subject:
@@ -230,7 +234,7 @@ def test_l2_and_two_classes() -> None:
 def test_pixels_at_the_edge_of_their_range_are_no_alarm() -> None:
     x = (images(16, SHAPE) > 0.65).float()
     net = LinearNet().eval()
-    check = gradients.direction(subject(net, x))
+    check = direction(subject(net, x))
     assert check.value == pytest.approx(0.0, abs=0.01)
 
 

@@ -116,7 +116,7 @@ def test_answers_are_kept_for_the_same_model_and_images_alone(tmp_path: Path) ->
     assert len(everything) == 19
     last: Examining = steps[-1]
     assert (last.number, last.total, last.failed) == (19, 19, ())
-    assert any(step.name == "monotone" and step.steps == 40 for step in steps)
+    assert any(step.name == "monotone" and step.steps > 4 for step in steps)
     assert asked(net, given) == []
     assert asked(other, given) == everything
     assert asked(net, given) == everything, "the store was another model's meanwhile"

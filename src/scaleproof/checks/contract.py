@@ -85,8 +85,8 @@ def probabilities(subject: Subject) -> Check:
 
 
 def determinism(subject: Subject) -> Check:
-    first = once(subject)
-    value = max(relative(first, once(subject)) for _ in range(REPEATS))
+    before = first(subject)
+    value = max(relative(before, once(subject)) for _ in range(REPEATS))
     if subject.oracle.draws > 1:
         return Check(
             name="determinism", label="The same answer twice", passed=True, value=value,
@@ -105,7 +105,7 @@ def batch_dependence(subject: Subject) -> Check:
         value = 0.0
     else:
         half = len(subject.all_x) // 2
-        value = relative(once(subject)[:half], subject.oracle.judge(subject.all_x[:half])) if half else 0.0
+        value = relative(first(subject)[:half], subject.oracle.judge(subject.all_x[:half])) if half else 0.0
     return at_most(
         "batch", "An image's answer does not depend on its batch", value, SAME,
         "The largest difference between an image's logits in one batch and in another, relative to their spread.",
@@ -148,6 +148,11 @@ def gain(before: Tensor, after: Tensor) -> float:
 
 def once(subject: Subject) -> Tensor:
     return subject.oracle.judge(subject.all_x)
+
+
+def first(subject: Subject) -> Tensor:
+    """One answer: the first look's, where that is no mean over draws."""
+    return subject.logits if subject.oracle.draws == 1 else once(subject)
 
 
 def relative(one: Tensor, other: Tensor) -> float:

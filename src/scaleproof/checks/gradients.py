@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +22,6 @@ from scaleproof.losses import (
     probability_margin,
     standardised_cross_entropy,
 )
-from scaleproof.oracle import input_gradient
 from scaleproof.rng import Rng
 
 OBJECTIVES = (
@@ -51,34 +50,41 @@ class Seen:
 
 
 def seen(subject: Subject) -> list[Seen]:
-    """Every objective's gradient, in float32, at one draw."""
+    """Every objective's gradient, in float32, at one draw: of one pass forth for all that need the same of it."""
     wanted = [objective for objective in OBJECTIVES if objective.scale_invariant or not subject.invariant]
-    return [one for objective in wanted if (one := look(subject, objective)) is not None]
+    fitted = [objective.for_classes(subject.logits.shape[1]) for objective in wanted]
+    known = [objective for objective, note in fitted if note is None]
+    found: dict[str, Seen] = {}
+    for features in (False, True):
+        alike = [objective for objective in known if objective.needs_features is features]
+        if alike and (not features or has_head(subject)):
+            found |= look(subject, alike, features)
+    return [found[objective.name] for objective in known if objective.name in found]
 
 
-def look(subject: Subject, objective: Objective) -> Seen | None:
-    """None where the objective needs a head that cannot be found."""
-    fitted, note = objective.for_classes(subject.logits.shape[1])
-    if note is not None:
-        return None
-    classifier, x = subject.classifier, subject.x
-    if fitted.needs_features:
-        try:
-            classifier.find_head(x)
-        except ValueError:
-            return None
+def has_head(subject: Subject) -> bool:
+    try:
+        subject.classifier.find_head(subject.x)
+    except ValueError:
+        return False
+    return True
+
+
+def look(subject: Subject, objectives: Sequence[Objective], features: bool) -> dict[str, Seen]:
+    """The gradients of some objectives, each the way back from the same outputs."""
     with torch.enable_grad(), subject.chance("gradient"), subject.exact.arithmetic():
-        point = x.detach().requires_grad_()
-        output = subject.exact.choice.backend(point, fitted.needs_features)
-        attached = output.logits.requires_grad and reaches(output.logits, point)
-        gradient = input_gradient(fitted(output, subject.y), point)
-    return Seen(fitted, gradient, attached)
+        point = subject.x.detach().requires_grad_()
+        output = subject.exact.choice.backend(point, features)
+        return {one.name: way_back(one, one(output, subject.y), point) for one in objectives}
 
 
-def reaches(logits: Tensor, point: Tensor) -> bool:
-    """Whether a graph leads from the image to the logits."""
-    (found,) = torch.autograd.grad(logits.sum(), point, allow_unused=True, retain_graph=True)
-    return found is not None
+def way_back(objective: Objective, value: Tensor, point: Tensor) -> Seen:
+    """The gradient, and whether a path in the graph leads from the image to the value; zero where none does."""
+    gradient = None
+    if value.requires_grad:
+        (gradient,) = torch.autograd.grad(value.sum(), point, allow_unused=True, retain_graph=True)
+    whole = torch.zeros_like(point) if gradient is None else gradient
+    return Seen(objective, whole.detach(), attached=gradient is not None)
 
 
 def gradient_checks(subject: Subject) -> list[Check]:
@@ -93,7 +99,7 @@ def gradient_checks(subject: Subject) -> list[Check]:
         zero(found),
         pixels(subject, found),
         size(found),
-        direction(subject),
+        direction(subject, found),
     ]
 
 
@@ -165,15 +171,14 @@ def worst(found: list[Seen], measure: Callable[[Seen], Tensor]) -> tuple[float, 
     return values[name], name
 
 
-def direction(subject: Subject) -> Check:
+def direction(subject: Subject, found: list[Seen]) -> Check:
     """Whether a short step along the gradient gains what the gradient promises."""
     label = "Gradients say where the loss grows"
     if subject.classifier.stand_ins:
         why = "The gradient is that of a stand-in, which promises nothing about the part itself."
         advice = "Compare several stand-ins, and black-box attacks."
         return not_asked("gradient-direction", "Direction of the gradients", why, advice)
-    one = look(subject, cw_margin)
-    assert one is not None
+    (one,) = (one for one in found if one.objective.name == cw_margin.name)
     gradient = one.gradient.nan_to_num(0.0, 0.0, 0.0)
     moved = (subject.x + short(subject) * subject.threat.steepest(gradient)).clamp(0, 1)
     promised = (gradient * (moved - subject.x)).flatten(1).sum(1)

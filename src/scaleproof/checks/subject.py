@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from scaleproof.attacks.base import Attack
-from scaleproof.attacks.loop import Tick, perturb
+from scaleproof.attacks.loop import Packing, Tick, perturb
 from scaleproof.attacks.pgd import PGD
+from scaleproof.contract import full_precision
+from scaleproof.look import FIRST_LOOK
 from scaleproof.losses import Objective, cross_entropy, cw_margin, margin, misclassified
-from scaleproof.models.classifier import Classifier
+from scaleproof.models.classifier import Classifier, device_of
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.speed import PLAIN, Speed
@@ -29,7 +31,7 @@ STEPS = 20
 class Path:
     """What a short attack met on its way, a row an image."""
 
-    broken: Tensor  # (B,) the last iterate is misclassified
+    broken: Tensor  # (B,) the last iterate is misclassified, or the one that it left with
     ever: Tensor  # (B,) some iterate is
     margins: Tensor  # (steps, B) best other logit minus true one at each iterate
 
@@ -52,14 +54,15 @@ class Subject:
         self.classes: int | None = None  # of the data, where they are known
         self.invariant = False  # whether the number rests on attacks that no scale of the logits can fool
         self.tick: Tick = lambda: None  # called after every step of a short attack
+        device = device_of(classifier)
+        self.all_x, self.all_y = x.to(device), y.to(device)
         self.oracle = self.view(classifier, draws)
         self.exact = Oracle(classifier, speed=PLAIN)  # one draw, in float32
-        self.all_x, self.all_y = x.to(self.oracle.device), y.to(self.oracle.device)
 
-    @staticmethod
-    def view(classifier: Classifier, draws: int) -> Oracle:
-        """Short attacks on ever fewer images: recording a graph for each number of them would not pay."""
-        return Oracle(classifier, speed=Speed(graph=False), draws=draws)
+    def view(self, classifier: Classifier, draws: int) -> Oracle:
+        """Gradients as an evaluation takes them, but no graphs: for ever fewer images recording would not pay."""
+        images = full_precision(self.all_x[:FIRST_LOOK])
+        return Oracle(classifier, speed=Speed(graph=False), draws=draws, images=images)
 
     @cached_property
     def logits(self) -> Tensor:
@@ -103,22 +106,33 @@ class Subject:
         """Of the images classified right; 0 where there are none."""
         return float(flags.sum()) / max(self.count, 1)
 
-    def path(self, attack: PGD, classifier: Classifier | None = None) -> Path:
-        """Run an attack on every image classified right and watch it, on this classifier or another view of it."""
-        oracle = self.oracle if classifier is None else self.view(classifier, self.oracle.draws)
-        x, y = self.x, self.y
+    def path(self, attack: PGD, *, leave: bool = True) -> Path:
+        """Run an attack on every image classified right and watch it.
+
+        With `leave` an image that was misclassified takes no further steps, as soon as an eighth of them can go.
+        """
+        oracle, x, y = self.oracle, self.x, self.y
+        ever, margins = torch.zeros_like(y, dtype=torch.bool), [torch.full_like(x[:, 0, 0, 0], -math.inf)]
+        broken, rows = ever.clone(), torch.arange(len(y), device=y.device)
+        packing = Packing(len(y))
         with self.chance(attack.name):
             fitted, _ = attack.for_classes(self.logits.shape[1])
             state = fitted.init(oracle, x, y, self.right, Rng(self.seed, f"checks {attack.name}"))
-            ever = torch.zeros_like(y, dtype=torch.bool)
-            margins: list[Tensor] = []
             for _ in range(fitted.steps):
                 state = fitted.step(oracle, state)
-                ever |= misclassified(state.logits, y)
-                margins.append(margin(state.logits, y))
+                ever[rows] |= misclassified(state.logits, y[rows])
+                margins.append(margins[-1].clone())
+                margins[-1][rows] = margin(state.logits, y[rows]).to(margins[-1])
                 self.tick()
-            broken = misclassified(self.oracle.judge_chance(state.current, y)[0], y)
-        return Path(broken, ever | broken, torch.stack(margins))
+                stay = ~ever[rows]
+                if leave and oracle.draws == 1 and packing.shrinks(int(stay.sum()), len(rows)):
+                    broken[rows[~stay]], rows = True, rows[stay]
+                    if len(rows) == 0:
+                        break
+                    state = state.rows(stay.nonzero().squeeze(1))
+            if len(rows) > 0:
+                broken[rows] = misclassified(oracle.judge_chance(state.current, y[rows])[0], y[rows])
+        return Path(broken, ever | broken, torch.stack(margins[1:]))
 
     def near(self, stride: float) -> float:
         """The size of a perturbation by `stride` a pixel."""
@@ -152,7 +166,7 @@ class Subject:
 
     @cached_property
     def by_cross_entropy(self) -> Path:
-        return self.path(self.pgd(cross_entropy))
+        return self.path(self.pgd(cross_entropy), leave=False)
 
     @cached_property
     def by_margin(self) -> Path:
