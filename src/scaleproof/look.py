@@ -110,14 +110,18 @@ class Mark:
 
     settings: Mapping[str, object]
 
+    @property
+    def digest(self) -> str:
+        return settings_digest(self.settings)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is kept beside the units of a run."""
         text = json.dumps(self.settings)
-        return {"fingerprint": np.array(settings_digest(self.settings)), "settings": np.array(text)}
+        return {"fingerprint": np.array(self.digest), "settings": np.array(text)}
 
     def fits(self, stored: Mapping[str, NDArray[Any]]) -> bool:
         """Whether units belong to this run: by the digest, or where the settings differ in no leaf, as 1 and 1.0."""
-        if str(stored.get("fingerprint")) == settings_digest(self.settings):
+        if str(stored.get("fingerprint")) == self.digest:
             return True
         kept = stored.get("settings")
         return kept is not None and not differences("", json.loads(str(kept)), self.settings)

@@ -108,6 +108,5 @@ def mark(subject: Subject) -> str:
     for tensor in (subject.all_x, subject.all_y):
         pixels.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
     settings = [vars(subject.threat), subject.seed, pixels.hexdigest(), subject.classes, subject.invariant]
-    return fingerprint(
-        subject.oracle, (), [*settings, None if other is None else weights_digest(other)], look
-    )
+    settings.append(None if other is None else weights_digest(other))
+    return fingerprint(subject.oracle, (), settings, look).digest
