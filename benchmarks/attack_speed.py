@@ -118,7 +118,7 @@ def steps_per_second(
     model: torch.nn.Module, x: Tensor, y: Tensor, batch: int, speed: Speed, drop: bool
 ) -> float:
     """The attack alone, warm, on every image: steps asked for over seconds taken."""
-    (attack,), oracle = suite("pgd", steps=STEPS), Oracle(as_classifier(model), speed=speed)
+    (attack,), oracle = suite("pgd", steps=STEPS), Oracle(as_classifier(model), speed=speed, images=x)
     index, rng = torch.arange(len(x), device=x.device), Rng(0, "pgd")
     parts = [torch.from_numpy(rows).to(x.device) for rows in even_chunks(index.cpu().numpy(), batch)]
     packing = Packing(len(parts[0]), pad=oracle.graphs is not None)
