@@ -124,7 +124,7 @@ def test_mat_without_scipy_names_the_extra(tmp_path, monkeypatch):
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(ValueError, match=r"pip install 'scaleproof\[svhn\]'"):
+    with pytest.raises(ValueError, match=r"pip install .*-e '\.\[svhn\]'"):
         svhn.read_mat(tmp_path / "test_32x32.mat", "test")
 
 
