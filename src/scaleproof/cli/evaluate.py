@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from scaleproof.evaluator import Mode as EvaluatorMode
     from scaleproof.store import UnitStore
 
+PATIENCE = 5.0  # seconds of checks, after which people are shown what the attacks found
 UNEXAMINED = (
     "the checks of the model had not ended when this was written, so that nobody knows whether the number is real: the "
     "same command goes on with them"
@@ -139,21 +141,23 @@ def run(
 
 
 def examined(job: Job, evaluation: Evaluation, store: UnitStore) -> Evaluation:
-    """The evaluation with every check of its model; what is known before them is written and shown first."""
+    """The evaluation with every check of its model; what is known before them is written, and shown to who waits."""
     from scaleproof.cli.show import show_accuracies
     from scaleproof.contract import Finding
 
     doubt = Finding(name="not-examined", severity="warning", meaning=UNEXAMINED)
     before = replace(evaluation, findings=(*evaluation.findings, doubt))
     known: list[tuple[Check, ...]] = []  # what had failed at the last writing
+    began, shown = time.monotonic(), False
 
     def watch(at: Examining, console: Console) -> None:
-        if known and known[-1] == at.failed:
-            return
-        keep(job, replace(before, checks=at.failed or None))
-        if not known:
+        nonlocal shown
+        if not known or known[-1] != at.failed:
+            keep(job, replace(before, checks=at.failed or None))
+            known.append(at.failed)
+        if not shown and time.monotonic() - began >= PATIENCE:
             show_accuracies(job.folder, console, job.examined_images)
-        known.append(at.failed)
+            shown = True
 
     invariant = any(result.scale_invariant for result in evaluation.attacks)
     checks = job.examined(draws=evaluation.draws, invariant=invariant, store=store, watch=watch)

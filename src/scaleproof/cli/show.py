@@ -38,7 +38,9 @@ def show_accuracies(folder: Path, console: Console, count: int) -> None:
     doubt = (
         tables.check_remarks(document) if "checks" in document else ["Not examined yet: is the number real?"]
     )
-    going = f"The checks come now, on {count} images; if they are cut, the same command goes on with them."
+    going = (
+        f"The checks are under way, on {count} images; if they are cut, the same command goes on with them."
+    )
     for remark in [*doubt, going]:
         console.print(remark, soft_wrap=True, markup=False, highlight=False)
 
