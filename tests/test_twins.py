@@ -65,13 +65,13 @@ FOLDED = {
 AS_IT_IS = {
     Rounded: "its forward calls round",
     Detached: r"its forward calls \.detach\(\)",
-    WithoutGradient: "its gradients are not those of its layers",
+    WithoutGradient: "a part of its forward takes no gradients",
     Noisy: "its forward calls randn_like",
     OwnTensor: "its forward makes a tensor of its own",
     PythonChance: "its forward pass is another one each time",
     Looking: "TraceError while its forward was traced",
     TwoAnswers: "it does not return one tensor",
-    OwnGradient: "its gradients are not those of its layers",
+    OwnGradient: "a part of its forward takes no gradients",
 }
 
 
