@@ -208,6 +208,15 @@ def test_another_eps_of_a_norm_is_another_network() -> None:
     assert_never_another(net)
 
 
+def test_images_of_another_size_are_the_network_s_own() -> None:
+    """It pools by a window of four pixels, our own over all of them."""
+    torch.manual_seed(0)
+    classifier, x = Classifier(trained_looking(Small())), torch.rand(4, 3, 36, 36)
+    oracle = Oracle(classifier, images=TRIED)
+    assert oracle.choice.folded
+    assert torch.equal(oracle.logits(x), classifier(x))
+
+
 def test_hooks_on_the_way_back_are_seen() -> None:
     net = trained_looking(Small())
     net.get_submodule("layer2").register_full_backward_pre_hook(lambda module, gradient: (-gradient[0],))

@@ -126,9 +126,11 @@ def twin_choice(classifier: Classifier, device: torch.device, speed: Speed, imag
     if isinstance(twin, str):
         choice = choose(classifier, device, speed)
         return replace(choice, notes=(*choice.notes, f"runs as it is: {twin}"))
+    plain = PlainBackend(classifier, device, bf16=False)
     if twin.graph is None:
         choice = choose(twin.classifier, device, speed)
-        return replace(choice, notes=(*choice.notes, twin.note))
+        backend = OneSize(choice.backend, plain, images.shape[1:])
+        return replace(choice, backend=backend, notes=(*choice.notes, twin.note))
     wanted = speed.precision == "bf16" or (speed.precision == "auto" and has_fast_bf16(device))
     coarse = twin.coarse(images) if wanted else None
     notes = (
@@ -137,7 +139,7 @@ def twin_choice(classifier: Classifier, device: torch.device, speed: Speed, imag
         else (twin.note,)
     )
     return Choice(
-        backend=PlainBackend(coarse or twin.classifier, device, bf16=False),
+        backend=OneSize(PlainBackend(coarse or twin.classifier, device, bf16=False), plain, images.shape[1:]),
         precision="bf16" if coarse else plain_name(speed),
         folded=True,
         compiled=False,
@@ -168,6 +170,18 @@ def training_body(net: OwnNetwork, device: torch.device, *, twice: bool) -> Call
     from scaleproof.speed import training_body as body
 
     return partial(body.train_features, net, convolved=body.twice if twice else body.once)
+
+
+@dataclass(frozen=True)
+class OneSize:
+    """A twin for images of the size that it was tried on, the network itself for all others."""
+
+    twin: Backend
+    plain: Backend
+    size: torch.Size
+
+    def __call__(self, x: Tensor, needs_features: bool) -> Output:
+        return (self.twin if x.shape[1:] == self.size else self.plain)(x, needs_features)
 
 
 @dataclass(frozen=True)
