@@ -217,6 +217,13 @@ def test_images_of_another_size_are_the_network_s_own() -> None:
     assert torch.equal(oracle.logits(x), classifier(x))
 
 
+def test_a_caller_without_gradients_gets_the_same_twin() -> None:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        oracle = Oracle(Classifier(trained_looking(Small())), images=TRIED)
+    assert "computed as our resnet10-8" in oracle.notes
+
+
 def test_hooks_on_the_way_back_are_seen() -> None:
     net = trained_looking(Small())
     net.get_submodule("layer2").register_full_backward_pre_hook(lambda module, gradient: (-gradient[0],))

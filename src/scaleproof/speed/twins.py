@@ -32,11 +32,11 @@ from scaleproof.speed.traced import Tracer, UntraceableError, lowered, made_like
 ROWS = 8
 OTHER_GRADIENTS = "its gradients are not those of its layers"
 NOISE = 8 / 255
-SAME_LOGITS = 1e-4  # of the largest one
+SAME_LOGITS = 1e-4  # of their spread, see `apart`
 SAME_GRADIENT = 1e-2  # of its length: a ReLU on the edge may fall to either side
-WORST_GRADIENT = 0.5  # the same at every one of them
-SOUND_LOGITS = 0.1  # the same in bf16
+SOUND_LOGITS = 0.1  # of their spread, in bf16
 SOUND_GRADIENT = 0.9  # cosine in bf16, in the middle over the images
+WORST_GRADIENT = 0.5  # the same at every one of them
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def ours(classifier: Classifier, graph: fx.GraphModule) -> Twin | None:
     if normalisation is not None and classifier.mean is not None:  # twice
         return None
     net = net.to(device_of(classifier)).eval()
-    if not made_like(graph, fx.GraphModule(net, Tracer().trace(net)), 2 if normalisation else 0):
+    if not made_like(graph, fx.GraphModule(net, Tracer(graded=False).trace(net)), 2 if normalisation else 0):
         return None
     same = Classifier(net, mean=mean, std=std, logit_scale=classifier.logit_scale)
     return Twin(same, f"computed as our {name}") if can_fold(net) else None
