@@ -139,6 +139,13 @@ def test_the_guard_stops_a_collapse(monkeypatch: pytest.MonkeyPatch) -> None:
     assert training.results()["selected"][0] == 2
 
 
+def test_the_guard_sees_a_collapse_from_no_great_height(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_standings(monkeypatch, [12, 4, 14, 0.5, 50])
+    training = trainer("rfgsm", replace(QUICK, epochs=5, test_probe=0, guard="stop"))
+    finished(training)
+    assert training.stopped == "stopped in epoch 4: PGD accuracy fell from 14.0 (epoch 3) to 0.5"
+
+
 def test_the_guard_rolls_back_and_takes_smaller_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_standings(monkeypatch, [30, 40, 5, 41, 42])
     training = trainer("rfgsm", replace(QUICK, epochs=5, test_probe=0, guard="rollback"))

@@ -232,7 +232,7 @@ class Trainer:
             return
         best, now = self.best["validation"], Standing(**record["validation"])
         last = record["epoch"] == self.config.epochs
-        if best.pgd - now.pgd <= self.config.guard_drop or last:
+        if last or not self.config.collapsed(best.pgd, now.pgd):
             return
         fall = f"PGD accuracy fell from {best.pgd:.1f} (epoch {best.epoch}) to {now.pgd:.1f}"
         record["guard"] = f"{fall}: {self.config.guard}"
