@@ -42,7 +42,7 @@ def list_sets(folder: Folder = None) -> None:
     Console().print(table)
 
 
-@app.command("get")
+@app.command("get", short_help="Fetch a set from its home page; a cut download goes on.")
 def get_set(name: Name, folder: Folder = None) -> None:
     """Fetch a set from its home page; a cut run is resumed by running again."""
     from scaleproof.data.catalog import data_folder, locations, remotes
@@ -59,7 +59,7 @@ def get_set(name: Name, folder: Folder = None) -> None:
         typer.echo(f"{path} is there and checked.")
 
 
-@app.command("import")
+@app.command("import", short_help="Verify a set on this machine; keep it as lossless mosaics.")
 def import_set(
     source: Annotated[Path, typer.Argument(help="A folder, an archive or a MATLAB file that holds the set.")],
     name: Name,
@@ -73,7 +73,7 @@ def import_set(
     typer.echo(f"{name} is kept in {target}, verified.")
 
 
-@app.command("compact")
+@app.command("compact", short_help="Write the small form of a set: 17 MB for 10,000 images.")
 def compact_set(name: Name, folder: Folder = None) -> None:
     """Write the small form of a fetched set, 17 MB for 10,000 images; the fetched files stay."""
     from scaleproof.data.store import compact

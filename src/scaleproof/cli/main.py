@@ -33,23 +33,29 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: two columns, where panels leave a description 24 letters in 80
+    context_settings={"max_content_width": 110},
 )
 app.add_typer(data.app, name="data")
 app.add_typer(export.app, name="export")
-app.command("evaluate")(evaluate.command)
-app.command("train")(train.command)
-app.command("sweep")(sweep.command)
-app.command("analyse")(analyse.command)
+app.command("evaluate", short_help="Attack a model; report its robust accuracy, an upper bound.")(
+    evaluate.command
+)
+app.command("train", short_help="Train a robust network; the same command resumes it.")(train.command)
+app.command("sweep", short_help="Verdicts against the scale of a model's logits.")(sweep.command)
+app.command("analyse", short_help="Loss surfaces, cosines, accuracy against eps and steps.")(analyse.command)
 app.command("analyze", hidden=True)(analyse.command)
-app.command("demo")(sweep.demo)
-app.command("museum")(museum.command)
-app.command("verify")(verify.command)
-app.command("gate")(gate.command)
-app.command("plan")(plan.command)
-app.command("reproduce")(reproduce.command)
+app.command("demo", short_help="The paper's first figure from an embedded robust network.")(sweep.demo)
+app.command("museum", short_help="Tour of defenses that only look robust.")(museum.command)
+app.command("verify", short_help="Judge a run's adversarial examples again.")(verify.command)
+app.command("gate", short_help="Pass or fail a model, for continuous integration.")(gate.command)
+app.command("plan", short_help="How many images an interval, or a drop, takes.")(plan.command)
+app.command("reproduce", short_help="The paper's tables and figures, measured beside printed.")(
+    reproduce.command
+)
 
 
-@app.command("report")
+@app.command("report", short_help="Render a run folder again as HTML, Markdown and LaTeX.")
 def report(
     folder: Annotated[Path, typer.Argument(help="A finished run folder, or a folder of several.")],
 ) -> None:
@@ -64,7 +70,7 @@ def report(
             typer.echo(str(path))
 
 
-app.command("compare")(compare.command)
+app.command("compare", short_help="Compare run folders: differences, intervals, tests.")(compare.command)
 
 
 @app.callback(invoke_without_command=True)
