@@ -7,6 +7,7 @@ A recipe is a cascade: each attack gets what the ones before it left. Its price 
 worth what it leaves: images that "standard" breaks and the recipe does not are missed, the other way round gained.
 Every recipe runs once for each seed; "standard" (gradients in bf16 on a GPU, verdicts in float32) runs once.
 Targets are ranked by the clean logits; by scouts, one step towards each of nine classes; or by slopes, as MALT does.
+Where a recipe names the nearest images, scouts go to all of them and the search to those alone that they bring nearest.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from typing import Any
 
 import torch
 from objectives import classifiers
+from torch import Tensor
 
-from scaleproof import PGD, Classifier, Dataset, Evaluation, Threat, evaluate, load, suite
-from scaleproof.attacks import APGD, Attack, Ranking, Scouts, Slopes
+from scaleproof import PGD, Classifier, Evaluation, Threat, evaluate, load, suite
+from scaleproof.attacks import APGD, Attack, Nearest, Ranking, Scouting, Scouts, Slopes
 from scaleproof.losses import Objective, cw_margin, dlr, probability_margin, standardised_margin
 from scaleproof.provenance import provenance
 from scaleproof.statistics import paired
@@ -87,6 +89,18 @@ def recipes() -> Mapping[str, tuple[Attack, ...]]:
                 first(invariant),
                 search(cw_margin, steps, targets=targets, ranking=ranking),
             )
+    for share, targets, steps in (
+        *((0.05, 9, 20), (0.05, 9, 50), (0.05, 9, 100)),
+        *((0.1, 3, 50), (0.1, 9, 20), (0.1, 9, 50), (0.1, 9, 100)),
+        *((0.2, 3, 50), (0.2, 9, 20), (0.2, 9, 50), (0.2, 9, 100)),
+    ):
+        found[f"nearest {100 * share:g}%, {counted(targets)}, {steps} steps"] = (
+            first(invariant),
+            Scouting(threat=Threat()),
+            Nearest(
+                search(cw_margin, steps, targets=targets, ranking=Scouts() if targets < 9 else None), share
+            ),
+        )
     return found
 
 
@@ -112,15 +126,17 @@ def cost(found: Evaluation) -> dict[str, Any]:
     return {**totals, "seconds": sum(result.seconds for result in found.attacks)}
 
 
-def measured(name: str, classifier: Classifier, data: Dataset, given: argparse.Namespace) -> dict[str, Any]:
-    standard = evaluate(classifier, data, STANDARD, batch_size=given.batch)
+def measured(
+    name: str, classifier: Classifier, images: tuple[Tensor, Tensor], given: argparse.Namespace
+) -> dict[str, Any]:
+    standard = evaluate(classifier, images, STANDARD, batch_size=given.batch)
     print(name, STANDARD, standard.robust(), cost(standard), flush=True)
     rows = []
     for recipe, attacks in recipes().items():
         if not re.search(given.match, recipe):
             continue
         for seed in given.seeds:
-            found = evaluate(classifier, data, attacks, mode="cascade", seed=seed, batch_size=given.batch)
+            found = evaluate(classifier, images, attacks, mode="cascade", seed=seed, batch_size=given.batch)
             rows.append(priced(recipe, seed, found, standard))
         more, share = 100 * rows[-1]["beside_standard"]["drop"], price(rows[-1]) / price(cost(standard))
         print(f"{more:+.2f} points at {share:.4f} of the passes: {recipe}", flush=True)
@@ -142,23 +158,28 @@ def main() -> None:
     parser.add_argument("--models", default="demo=demo", help="NAME=FILE or a model's own name, with commas")
     parser.add_argument("--data", default="sample")
     parser.add_argument("--images", type=int, default=50)
+    parser.add_argument(
+        "--skip", type=int, default=0, help="leave out the first images: some may be known by heart"
+    )
     parser.add_argument("--batch", type=int, default=2000)
     parser.add_argument("--seeds", default=[0], type=lambda text: [int(one) for one in text.split(",")])
     parser.add_argument("--match", default="", help="only recipes whose names this regular expression finds")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    device, data = torch.device(given.device), load(given.data).first(given.images)
+    device, data = torch.device(given.device), load(given.data)
+    images = data.batch(given.skip, given.skip + given.images)
     document: dict[str, Any] = {
         "schema": "scaleproof.benchmark-budget/1",
         **provenance(device),
         "data": data.name,
-        "images": given.images,
+        "skipped": given.skip,
+        "images": len(images[1]),
         "seeds": given.seeds,
         "models": [],
     }
     for name, net in classifiers(given.models, device):
-        document["models"].append(measured(name, net, data, given))
+        document["models"].append(measured(name, net, images, given))
         if given.out is not None:  # after every model: a run that is cut keeps what it has
             given.out.write_text(json.dumps(document, indent=1) + "\n")
             draw(document, given.out.with_suffix(".png"))

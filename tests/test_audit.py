@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from helpers import DoesNothing, LinearNet, decisions, images
 from scaleproof import PGD, Threat, evaluate, suite
 from scaleproof.attacks.base import attack_settings
-from scaleproof.attacks.sampled import Sampled
+from scaleproof.attacks.sampled import Left, Sampled
 from scaleproof.audit import Audit, audit_of, most_broken
 from scaleproof.gallery import gallery
 from scaleproof.images import as_images
@@ -55,13 +56,17 @@ def test_a_bound_by_hand() -> None:
     assert "at most 20.00 points" in audit.sentence(["Square"])
 
 
+def left(rows: NDArray[np.int64], seed: int = 0) -> Left:
+    return Left(rows=rows, margins={}, total=3000, seed=seed)
+
+
 def test_the_sample_depends_on_seed_and_image_alone() -> None:
     attack, rows = Sampled(FAB_LIKE, count=300), np.arange(3000)
-    chosen = attack.takes(rows, seed=0, total=3000)
+    chosen = attack.takes(left(rows))
     assert 230 < chosen.sum() < 370
-    assert (attack.takes(rows[500:900], 0, 3000) == chosen[500:900]).all()
-    assert (attack.takes(rows, 1, 3000) != chosen).any()
-    assert Sampled(FAB_LIKE, count=10_000).takes(rows, 0, 3000).all()
+    assert (attack.takes(left(rows[500:900])) == chosen[500:900]).all()
+    assert (attack.takes(left(rows, seed=1)) != chosen).any()
+    assert Sampled(FAB_LIKE, count=10_000).takes(left(rows)).all()
 
 
 def case() -> tuple[LinearNet, tuple]:

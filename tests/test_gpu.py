@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from scaleproof import Speed, evaluate, losses, suite
-from scaleproof.attacks import APGD, Attack, Scouts
+from scaleproof.attacks import APGD, Attack, Scouting, Scouts
 from scaleproof.data import load
 from scaleproof.models import Classifier, build, load_model
 from scaleproof.oracle import Oracle
@@ -139,11 +139,14 @@ SCOUTED = APGD(
 )
 
 
-@pytest.mark.parametrize("name", ["pgd", "apgd-ce", "apgd-t", "scouted", "fab-t", "square", "rays"])
+@pytest.mark.parametrize(
+    "name", ["pgd", "apgd-ce", "apgd-t", "scouted", "scouting", "fab-t", "square", "rays"]
+)
 def test_a_captured_step_is_the_step(name: str) -> None:
     """Attacks whose whole step is one graph find what they find without graphs, at the same counted cost."""
     classifier, x, y = demo()
-    attacks = [shortened(attack) for attack in ([SCOUTED] if name == "scouted" else suite(name))]
+    own: dict[str, Attack] = {"scouted": SCOUTED, "scouting": Scouting()}
+    attacks = [own[name]] if name in own else [shortened(attack) for attack in suite(name)]
     results = []
     for graph in (True, False):
         speed = Speed(precision="float32", graph=graph)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from helpers import LinearNet, SmallConvNet, decisions, images
 from scaleproof import PGD, Rng, Speed, Threat, evaluate, suite
-from scaleproof.attacks import APGD, FAB, Attack, RayS, Scouts, Square
+from scaleproof.attacks import APGD, FAB, Attack, RayS, Scouting, Scouts, Square
 from scaleproof.attacks.base import State
 from scaleproof.attacks.loop import Packing, perturb, unique_first
 from scaleproof.attacks.pgd import PGDState
@@ -91,7 +91,7 @@ def test_a_row_that_only_looks_broken_stays() -> None:
 
 
 CAPTURABLE: list[Attack] = [PGD(), PGD(keep="best"), APGD(), APGD(targets=3), FAB(), Square(), RayS()]
-CAPTURABLE += [APGD(targets=2, ranking=Scouts(5), name="scouted")]
+CAPTURABLE += [APGD(targets=2, ranking=Scouts(5), name="scouted"), Scouting()]
 
 
 @pytest.mark.parametrize("attack", CAPTURABLE, ids=lambda attack: attack.name)

@@ -70,7 +70,8 @@ def facts(record: dict[str, Any]) -> str:
     brackets = (
         "in brackets the lowest and the highest seed, and the highest end of their paired 95% intervals"
     )
-    what = f"{record['data']}, n = {record['images']:,}; means over seeds {seeds}; {brackets}"
+    skipped = f" after the first {record['skipped']:,}" if record.get("skipped") else ""
+    what = f"{record['data']}, n = {record['images']:,}{skipped}; means over seeds {seeds}; {brackets}"
     return f"({what}; {place}; `benchmarks/budget.py`)\n"
 
 

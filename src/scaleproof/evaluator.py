@@ -2,13 +2,14 @@
 
 First one clean pass. Then the correctly classified images are cut into even chunks of at most `batch_size`, and each
 chunk meets each attack and restart: one unit of work each. A unit depends on nothing but its rows, so a run that was
-killed resumes with the same verdicts bit for bit. Audits look at a sample of what the rest has left, as a second stage.
+killed resumes with the same verdicts bit for bit. Attacks on some images alone come in later stages.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch import Tensor
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.loop import Tick, perturb
 from scaleproof.attacks.oracles import Oracles
-from scaleproof.attacks.sampled import Sampled, check_audits, stages, whole
+from scaleproof.attacks.sampled import Left, check_stages, stages, taken, whole
 from scaleproof.attacks.suites import OTHERWISE, AnyAttacks, Suite, as_attacks
 from scaleproof.audit import audit_of, with_audit
 from scaleproof.contract import (
@@ -199,30 +200,31 @@ class Run:
     def attack_all(
         self, correct: Rows, attacks: Sequence[Attack], count: int, progress: Report, group: Group
     ) -> dict[str, list[Unit]]:
-        """Every unit of work, from the store where it is there already.
-
-        Audits come last, on one sample of what all chunks have left. Several processes share the chunks.
-        """
+        """Every unit of work, from the store where it is there already; several processes share the chunks."""
         units: dict[str, list[Unit]] = {attack.name: [] for attack in attacks}
         meter, alive = Meter(progress, count, len(correct)), np.zeros(count, np.bool_)
         alive[correct] = True
-        meter.total = sum(self.steps_of(stage, correct) for stage in stages(attacks))
+        margins = {attack.name: np.full(count, -np.inf) for attack in attacks}
+        whole_set = Left(rows=correct, margins=margins, total=len(self.images), seed=self.seed)
+        meter.total = sum(self.steps_of(stage, whole_set) for stage in stages(attacks))
         for stage in stages(attacks):
-            rows = self.rows_for(stage[0], correct[alive[correct]] if self.mode == "cascade" else correct)
-            chunks = list(enumerate(even_chunks(rows, self.batch_size)))
+            left = replace(whole_set, rows=correct[alive[correct]]) if self.mode == "cascade" else whole_set
+            chunks = list(enumerate(even_chunks(taken(stage[0], left), self.batch_size)))
             self.packing = self.oracles.packing(len(chunks[0][1]) if chunks else 1)
             if group.size > 1:
                 silent = Meter(lambda _: None, count, len(correct))
                 self.attack_chunks(chunks[group.rank :: group.size], stage, alive.copy(), silent)
                 group.wait()
-            meter.total += self.steps_of(stage, rows) - self.steps_of(stage, correct)
+            meter.total += self.steps_of(stage, left) - self.steps_of(stage, whole_set)
             for unit, attack in self.attack_chunks(chunks, stage, alive, meter):
                 units[attack.name].append(unit)
+                rows, found = unit.arrays["row"], margins[attack.name]
+                found[rows] = np.fmax(found[rows], unit.arrays["margin"])
         return units
 
-    def steps_of(self, stage: Sequence[Attack], rows: Rows) -> int:
-        """Steps and judgements of these attacks on these rows."""
-        chunks = len(even_chunks(self.rows_for(stage[0], rows), self.batch_size))
+    def steps_of(self, stage: Sequence[Attack], left: Left) -> int:
+        """Steps and judgements of these attacks on what they take of these rows."""
+        chunks = len(even_chunks(taken(stage[0], left), self.batch_size))
         return chunks * sum(attack.restarts * (attack.steps + 1) for attack in stage)
 
     def attack_chunks(
@@ -246,9 +248,6 @@ class Run:
                     alive[unit.broken_rows] = False
                     meter.end(len(unbroken) - int(alive[chunk].sum()))
         return units
-
-    def rows_for(self, attack: Attack, rows: Rows) -> Rows:
-        return rows[attack.takes(rows, self.seed, len(self.images))] if isinstance(attack, Sampled) else rows
 
     def unit(self, key: str, attack: Attack, restart: int, rows: Rows, tick: Tick, unbroken: Rows) -> Unit:
         stored = Unit.accepted(restart, self.store.load(key), rows, self.keep)
@@ -288,7 +287,7 @@ class Run:
 def checked_mode(mode: str, attacks: Sequence[Attack] = ()) -> Mode:
     if mode not in get_args(Mode):
         raise ValueError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
-    check_audits(attacks, mode)
+    check_stages(attacks, mode)
     return cast(Mode, mode)
 
 

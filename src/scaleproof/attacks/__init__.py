@@ -10,6 +10,8 @@ from scaleproof.attacks.loop import perturb
 from scaleproof.attacks.pgd import PGD, fgsm, si_pgd
 from scaleproof.attacks.rankings import Ranking, Scouts, Slopes
 from scaleproof.attacks.rays import RayS
+from scaleproof.attacks.sampled import Nearest, Sampled
+from scaleproof.attacks.scouting import Scouting
 from scaleproof.attacks.spsa import SPSA
 from scaleproof.attacks.square import Square
 from scaleproof.attacks.suites import preset, suite
@@ -21,8 +23,11 @@ __all__ = [
     "SPSA",
     "Attack",
     "Foreign",
+    "Nearest",
     "Ranking",
     "RayS",
+    "Sampled",
+    "Scouting",
     "Scouts",
     "Slopes",
     "Square",

@@ -70,10 +70,14 @@ def check_count(among: int) -> None:
         raise ValueError(f"a ranking must be among >= 1 classes, got {among}")
 
 
+def likeliest(logits: Tensor, y: Tensor, count: int) -> Tensor:
+    """So many of the wrong classes, the likeliest first (B, N); all of them where there are no more."""
+    places = range(1, min(count, logits.shape[1] - 1) + 1)
+    return torch.stack([likeliest_wrong(logits, y, place) for place in places], dim=1)
+
+
 def ordered(ranking: Ranking, oracle: Oracle, threat: Threat, clean: Tensor, y: Tensor) -> Tensor:
     """The classes that a ranking looks at, the best one to try first (B, N)."""
-    logits = oracle.logits(clean)
-    places = range(1, min(ranking.among, logits.shape[1] - 1) + 1)
-    classes = torch.stack([likeliest_wrong(logits, y, place) for place in places], dim=1)
+    classes = likeliest(oracle.logits(clean), y, ranking.among)
     found = [ranking.promise(oracle, threat, clean, y, target) for target in classes.unbind(1)]
     return classes.gather(1, torch.stack(found, dim=1).argsort(dim=1, descending=True, stable=True))

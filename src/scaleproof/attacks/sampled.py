@@ -1,10 +1,12 @@
-"""Sampled: an attack that looks at a random share of the images only, as an audit of those before it."""
+"""Attacks that look at some of the images alone, and the stages of an evaluation that follow from it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -20,30 +22,35 @@ SUFFIX = " (audit)"  # of a label
 KEY = "audit"  # one sample for all audits of a run
 
 
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """Rows of `total` images, and what the attacks so far did to all of them."""
+
+    rows: NDArray[np.int64]
+    margins: Mapping[
+        str, NDArray[np.floating[Any]]
+    ]  # by attack: of an image's best example, above zero where broken
+    total: int
+    seed: int
+
+
 @dataclass(frozen=True)
-class Sampled:
-    """`attack` on each of N images with probability count / N; which ones depends on the seed and the image alone."""
+class Partial(ABC):
+    """`attack`, on some images."""
 
     attack: Attack
-    count: int = 600
-
-    def __post_init__(self) -> None:
-        if self.count < 1:
-            raise ValueError(f"the count of an audit must be >= 1, got {self.count}")
-
-    def takes(self, rows: NDArray[np.int64], seed: int, total: int) -> NDArray[np.bool_]:
-        """Which of these rows of `total` images are in the sample."""
-        chance = Rng(seed, KEY).uniform(torch.from_numpy(rows), (1,))[:, 0]
-        chosen: NDArray[np.bool_] = (chance < self.count / total).numpy()
-        return chosen
 
     @property
-    def name(self) -> str:
-        return f"{self.attack.name}-audit"
+    @abstractmethod
+    def name(self) -> str: ...
 
     @property
-    def label(self) -> str:
-        return f"{self.attack.label}{SUFFIX}"
+    @abstractmethod
+    def label(self) -> str: ...
+
+    @abstractmethod
+    def takes(self, left: Left) -> NDArray[np.bool_]:
+        """Which of the rows that are left it looks at."""
 
     @property
     def threat(self) -> Threat:
@@ -56,6 +63,10 @@ class Sampled:
     @property
     def restarts(self) -> int:
         return self.attack.restarts
+
+    @property
+    def targets(self) -> int | None:
+        return getattr(self.attack, "targets", None)
 
     @property
     def scale_invariant(self) -> bool:
@@ -81,7 +92,7 @@ class Sampled:
     def coarsest(self) -> Format:
         return self.attack.coarsest
 
-    def for_classes(self, classes: int) -> tuple[Sampled, tuple[str, ...]]:
+    def for_classes(self, classes: int) -> tuple[Self, tuple[str, ...]]:
         fitted, notes = self.attack.for_classes(classes)
         return replace(self, attack=fitted), notes
 
@@ -94,8 +105,68 @@ class Sampled:
     def finish(self, oracle: Oracle, state: State) -> Tensor:
         return self.attack.finish(oracle, state)
 
+
+@dataclass(frozen=True)
+class Sampled(Partial):
+    """An audit: `attack` on each of N images with probability count / N, by the seed and the image alone."""
+
+    count: int = 600
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ValueError(f"the count of an audit must be >= 1, got {self.count}")
+
+    def takes(self, left: Left) -> NDArray[np.bool_]:
+        chance = Rng(left.seed, KEY).uniform(torch.from_numpy(left.rows), (1,))[:, 0]
+        chosen: NDArray[np.bool_] = (chance < self.count / left.total).numpy()
+        return chosen
+
+    @property
+    def name(self) -> str:
+        return f"{self.attack.name}-audit"
+
+    @property
+    def label(self) -> str:
+        return f"{self.attack.label}{SUFFIX}"
+
     def describe(self) -> dict[str, object]:
         return {**self.attack.describe(), "audit": self.count}
+
+
+@dataclass(frozen=True)
+class Nearest(Partial):
+    """`attack` on that share of the images left which the attack called `by` brought nearest to the boundary."""
+
+    share: float = 0.1
+    by: str = "scouting"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(
+                f"the share of the nearest images must be above 0 and at most 1, got {self.share}"
+            )
+
+    def takes(self, left: Left) -> NDArray[np.bool_]:
+        order = np.argsort(-left.margins[self.by][left.rows], kind="stable")
+        chosen = np.zeros(len(left.rows), np.bool_)
+        chosen[order[: math.ceil(self.share * len(order))]] = True
+        return chosen
+
+    @property
+    def name(self) -> str:
+        return f"{self.attack.name}-nearest"
+
+    @property
+    def label(self) -> str:
+        return f"{self.attack.label} (nearest {100 * self.share:g}%)"
+
+    def describe(self) -> dict[str, object]:
+        return {**self.attack.describe(), "nearest": self.share, "by": self.by}
+
+
+def taken(attack: Attack, left: Left) -> NDArray[np.int64]:
+    """The rows that an attack looks at: most take all that are left."""
+    return left.rows[attack.takes(left)] if isinstance(attack, Partial) else left.rows
 
 
 def whole(attack: Attack) -> Attack:
@@ -104,16 +175,26 @@ def whole(attack: Attack) -> Attack:
 
 
 def stages(attacks: Sequence[Attack]) -> list[list[Attack]]:
-    """The attacks that come first, and the audits, which look at what is left; those of one sample together."""
-    found: dict[int, list[Attack]] = {}
-    for attack in attacks:
-        found.setdefault(attack.count if isinstance(attack, Sampled) else 0, []).append(attack)
-    return [found[size] for size in sorted(found)]
+    """First the attacks on all images, then each on the nearest ones, then the audits, which share one sample."""
+    plain = [attack for attack in attacks if not isinstance(attack, Partial)]
+    near: list[list[Attack]] = [[attack] for attack in attacks if isinstance(attack, Nearest)]
+    audits: list[Attack] = [attack for attack in attacks if isinstance(attack, Sampled)]
+    return [stage for stage in (plain, *near, audits) if stage]
 
 
-def check_audits(attacks: Sequence[Attack], mode: str) -> None:
+def check_stages(attacks: Sequence[Attack], mode: str) -> None:
+    near = [attack for attack in attacks if isinstance(attack, Nearest)]
     audits = [attack for attack in attacks if isinstance(attack, Sampled)]
-    if audits and mode == "independent":
-        raise ValueError(f"{audits[0].name} is an audit of what other attacks leave: give mode='cascade'")
-    if len({audit.count for audit in audits}) > 1:
-        raise ValueError(f"audits share one sample, got counts {', '.join(str(one.count) for one in audits)}")
+    if (audits or near) and mode == "independent":
+        which = f"{audits[0].name} is an audit" if audits else f"{near[0].name} takes the nearest"
+        raise ValueError(f"{which} of what other attacks leave: give mode='cascade'")
+    first = [attack.name for attack in attacks if attack not in near and attack not in audits]
+    for attack in near:
+        if attack.by not in first:
+            raise ValueError(
+                f"{attack.name} takes the images that {attack.by!r} brought nearest: give that attack too, got "
+                f"{', '.join(first) or 'none'}"
+            )
+    counts = dict.fromkeys(str(audit.count) for audit in audits)
+    if len(counts) > 1:
+        raise ValueError(f"audits share one sample, got counts {', '.join(counts)}")
