@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scaleproof.paper.reproduction import Reproduction
 
 DOCUMENTS = ("README.md", "docs/results/README.md")
-DOCUMENTS += tuple(f"docs/{name}.md" for name in ("budget", "lab-log", "objectives", "readings", "trust"))
+DOCUMENTS += tuple(f"docs/{name}.md" for name in ("budget", "lab-log", "museum", "objectives", "readings", "trust"))
 BLOCK = re.compile(r"(<!-- generated: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -14,6 +14,10 @@ OTHERWISE = (
 )
 CAUSES = {"allow_train_mode", "architecture", "device", "logit_scale", "model", "normalisation", "pixels"}
 COUNT, DIGEST = "images", "pixels"  # where the number of images is another, so is the digest: it is not told
+DIGESTS = {
+    "pixels": "its images are others: other data, or another number of them",
+    "test_pixels": "its test images are others",
+}
 
 Difference = tuple[str, Any, Any]  # the dotted name of a leaf, its value before, and now
 
@@ -39,7 +43,7 @@ def told(found: Sequence[Difference]) -> str:
     names = set(map(setting, others))
     parts = [OTHERWISE] if len(others) < len(found) and not CAUSES & names else []
     others = [item for item in others if setting(item) != DIGEST or COUNT not in names]
-    parts += [f"{key} was {old}, is {new}" for key, old, new in map(shortened, others)]
+    parts += [DIGESTS.get(item[0]) or "{} was {}, is {}".format(*shortened(item)) for item in others]
     words = "; ".join(parts[:MOST_TOLD])
     return words if len(parts) <= MOST_TOLD else f"{words}; and {len(parts) - MOST_TOLD} more"
 
