@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,6 +131,45 @@ def rfgsm(net: nn.Module, x: Tensor, y: Tensor, noise: tuple[Tensor, ...]) -> Te
     return F.cross_entropy(net(ascended(x, noise[0], 1.25 * EPS, 1, gradient)), y)
 
 
+class Gat:
+    """Sriramanan et al. 2020: from random signs of half the ball, every second attack of an epoch guided; weight 10."""
+
+    attacks = 0
+
+    def __call__(self, net: nn.Module, x: Tensor, y: Tensor, noise: tuple[Tensor, ...]) -> Tensor:
+        guidance = 10 if self.attacks % 2 else 0
+        self.attacks += 1
+        net.eval()
+        reference = net(x).detach().softmax(1)
+        start = (x + EPS / 2 * torch.where(noise[0] < 0.5, 1.0, -1.0)).clamp(0, 1)
+
+        def loss(z: Tensor) -> Tensor:
+            apart: Tensor = ((z.softmax(1) - reference) ** 2).sum()
+            return F.cross_entropy(z, y, reduction="sum") + guidance * apart
+
+        found = (x + (start + EPS * slope(net, loss)(start).sign() - x).clamp(-EPS, EPS)).clamp(0, 1)
+        net.train()
+        clean = net(x)
+        apart: Tensor = ((clean.softmax(1) - net(found).softmax(1)) ** 2).sum(1).mean()
+        return F.cross_entropy(clean, y) + 10 * apart
+
+
+class Free:
+    """Shafahi et al. 2019: the gradient that moves the weights moves delta, too, which stays for the next batch."""
+
+    def __init__(self) -> None:
+        self.delta = torch.zeros(12, 3, 32, 32, dtype=torch.float64)
+
+    def __call__(self, net: nn.Module, x: Tensor, y: Tensor, noise: tuple[Tensor, ...]) -> Tensor:
+        delta = self.delta[: len(x)].clone().requires_grad_()
+        moved = x + delta
+        inside = (moved >= 0) & (moved <= 1)
+        loss = F.cross_entropy(net(moved * inside + (moved > 1)), y)
+        (gradient,) = torch.autograd.grad(loss, delta, retain_graph=True)
+        self.delta[: len(x)] = (delta.detach() + EPS * gradient.sign()).clamp(-EPS, EPS)
+        return loss
+
+
 def cropped(pixels: Tensor, draws: Draws) -> Tensor:
     """Padded by four zeros, cut out at its place, mirrored where that was drawn; one image at a time."""
     found = []
@@ -139,10 +179,11 @@ def cropped(pixels: Tensor, draws: Draws) -> Tensor:
     return torch.stack(found)
 
 
-@pytest.mark.parametrize(
-    "plain", [standard, at, at_si, trades, alp, mart, rfgsm], ids=lambda one: one.__name__
-)
-def test_a_training_is_the_plain_loop(plain: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+METHODS = [standard, at, at_si, trades, alp, mart, rfgsm, Gat, Free]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda one: one.__name__.lower())
+def test_a_training_is_the_plain_loop(method: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(3)
     net, data, drawn = build("resnet-tiny"), images(), []
     other = copy.deepcopy(net).double().train()
@@ -154,27 +195,28 @@ def test_a_training_is_the_plain_loop(plain: Callable[..., Tensor], monkeypatch:
         real(self, defense, exact, rate)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Stepper, "step", step)
-    defense = recipe(plain.__name__.removesuffix("_si"), name="pang").defense
-    defense = scale_invariant(defense) if plain is at_si else defense
+    defense = recipe(method.__name__.lower().removesuffix("_si"), name="pang").defense
+    defense = scale_invariant(defense) if method is at_si else defense
+    plain = method() if isinstance(method, type) else method
     training = Trainer(net, data, defense, CONFIG, speed=Speed(precision="float32", fold=False))
     net.double()  # and all else that is made for float32
     training.stepper.optimizer.momenta = [tensor.double() for tensor in training.stepper.optimizer.momenta]
+    training.stepper.memory = {name: tensor.double() for name, tensor in training.stepper.memory.items()}
     exact = replace(training.images, padded=training.images.padded.double() / 255)
     training.images = training.stepper.images = exact
     for _ in training.run():
         pass
-    assert len(drawn) == 8
-    assert [rate for _, rate in drawn] == pytest.approx([0, 0.025, 0.05, 0.075, 0.1, 0.075, 0.05, 0.025])
+    rates = [0, 0.025, 0.05, 0.075, 0.1, 0.075, 0.05, 0.025]
+    times = 8 if method is Free else 1  # each batch
+    assert [rate for _, rate in drawn] == pytest.approx([rate for rate in rates for _ in range(times)])
 
     optimizer = torch.optim.SGD(other.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
     pixels, labels = torch.from_numpy(data.images).double() / 255, torch.from_numpy(data.labels)
     for draws, rate in drawn:
         optimizer.param_groups[0]["lr"] = rate
         optimizer.zero_grad()
-        plain(other, cropped(pixels, draws), labels[draws.rows], draws.noise).backward()  # type: ignore[no-untyped-call]
+        plain(other, cropped(pixels, draws), labels[draws.rows], draws.noise).backward()
         optimizer.step()
     found, wanted = net.state_dict(), other.state_dict()
     for name, tensor in wanted.items():
-        torch.testing.assert_close(
-            found[name], tensor, rtol=1e-6, atol=1e-8
-        )  # rounding grows from step to step
+        torch.testing.assert_close(found[name], tensor, rtol=1e-6, atol=1e-8)  # rounding grows by steps
