@@ -112,6 +112,9 @@ def test_what_an_audit_found_and_cost_is_not_forgotten() -> None:
     broken = np.flatnonzero(evaluation.clean_correct & ~evaluation.survivors())
     assert sorted(evaluation.examples.row.tolist()) == broken.tolist()
     assert full.broken()[sampled.broken()].all()  # an image meets the same random numbers in both
+    attack_of = dict(zip(evaluation.examples.row.tolist(), evaluation.examples.attack.tolist(), strict=True))
+    first = [row for row in broken if sampled.broken()[row]]
+    assert {attack_of[row] for row in first} == {"strong-audit"}, "who broke an image first has its example"
 
 
 def test_pictures_after_an_audit_that_found_something() -> None:

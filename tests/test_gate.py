@@ -10,6 +10,7 @@ from torch import Tensor
 
 from helpers import DoesNothing, LinearNet, decisions, images, worst_margin
 from scaleproof import PGD, Threat, suite
+from scaleproof.attacks import Nearest, Scouting
 from scaleproof.baseline import wide
 from scaleproof.gate import (
     EARLY,
@@ -218,3 +219,8 @@ def test_rules_are_checked(case: tuple[LinearNet, tuple[Tensor, Tensor], int]) -
     with pytest.raises(ValueError, match="train mode"):
         gate(LinearNet().train(), case[1], STRONG, Rules(min_robust=1))
     assert [attack.name for attack in cheap_first(suite("standard,fgsm"))][:2] == ["fgsm", "apgd-ce"]
+    near = (Scouting(threat=THREAT), Nearest(PGD(threat=THREAT)))
+    with pytest.raises(
+        ValueError, match="pgd-nearest takes the nearest of all images, which here come in blocks"
+    ):
+        gate(case[0], case[1], near, Rules(min_robust=1))

@@ -112,6 +112,8 @@ def test_the_order_of_stages_and_what_the_record_says() -> None:
         (CASCADE, "independent", "search-nearest takes the nearest of what other attacks leave: give mode='cascade'"),
         ((FIRST, Nearest(SEARCH)), "cascade", "that 'scouting' brought nearest: give that attack too, got first"),
         ((Nearest(SEARCH),), "cascade", "give that attack too, got none"),
+        ((SCOUTS, Nearest(SEARCH), FIRST), "cascade", "search-nearest runs when all attacks on all images have"),
+        ((*CASCADE, Sampled(FIRST)), "cascade", "search-nearest and the audit first-audit both come last"),
     ],
 )  # fmt: skip
 def test_a_search_of_the_nearest_needs_somebody_who_says_which(
@@ -120,6 +122,35 @@ def test_a_search_of_the_nearest_needs_somebody_who_says_which(
     net, data = case(5)
     with pytest.raises(ValueError, match=message):
         evaluate(net, data, attacks, mode=mode)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("outer", [Nearest, Sampled])
+@pytest.mark.parametrize("inner", [Nearest, Sampled])
+def test_some_of_some_images_are_refused(outer: type[Nearest], inner: type[Nearest]) -> None:
+    with pytest.raises(ValueError, match="an attack on some images cannot be on some of them again"):
+        outer(inner(SEARCH))
+
+
+def test_a_share_is_no_more_than_it_says() -> None:
+    for share, count, wanted in ((0.07, 100, 7), (0.14, 50, 7), (0.55, 100, 55), (0.07, 101, 8)):
+        left = Left(rows=np.arange(count), margins={"scouting": np.zeros(count)}, total=count, seed=0)
+        assert Nearest(SEARCH, share=share).takes(left).sum() == wanted
+
+
+class Brittle(LinearNet):
+    """No numbers where a pixel is bright."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.where(x.amax((1, 2, 3))[:, None] > 0.8, torch.nan, super().forward(x))
+
+
+def test_answers_that_are_no_numbers_are_kept_as_broken() -> None:
+    net, x = Brittle(classes=6).eval(), images(40)
+    y, found = decisions(net, x), {}
+    for attack in (Scouting(threat=LINF), PGD(threat=LINF, keep="best")):
+        broken = evaluate(net, (x, y), attack, mode="independent", speed=PLAIN).attacks[0].broken()
+        found[attack.name] = set(np.flatnonzero(broken).tolist())
+    assert len(found["scouting"]) >= 0.9 * len(found["pgd"]) > 20
 
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.5, float("nan")])

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from scaleproof.collapse import collapsed
 from scaleproof.models import Classifier
 from scaleproof.models.resnet import BasicBlock, ResNet
 from scaleproof.speed import PLAIN, Speed
@@ -139,8 +140,21 @@ def test_the_guard_stops_a_collapse(monkeypatch: pytest.MonkeyPatch) -> None:
     assert training.results()["selected"][0] == 2
 
 
+@pytest.mark.parametrize(
+    ("best", "pgd", "clean", "found"),
+    [
+        (50, 29, 80, True), (50, 31, 80, False),  # by more than 20 points
+        (11.2, 0.0, 22.6, True),  # never that high, and gone
+        (10, 2.4, 15, False), (10, 10, 10, False), (5, 1, 9, False),  # networks that begin to learn
+        (16, 4.1, 60, False),  # not yet a quarter of the best
+    ],
+)  # fmt: skip
+def test_what_counts_as_catastrophic_overfitting(best: float, pgd: float, clean: float, found: bool) -> None:
+    assert collapsed(best, pgd, clean, drop=20) == found
+
+
 def test_the_guard_sees_a_collapse_from_no_great_height(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_standings(monkeypatch, [12, 4, 14, 0.5, 50])
+    fake_standings(monkeypatch, [12, 4, 14, 0.5, 50])  # beside 90% of the clean images
     training = trainer("rfgsm", replace(QUICK, epochs=5, test_probe=0, guard="stop"))
     finished(training)
     assert training.stopped == "stopped in epoch 4: PGD accuracy fell from 14.0 (epoch 3) to 0.5"

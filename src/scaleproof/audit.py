@@ -99,7 +99,7 @@ def joined(audited: Evaluation, full: Evaluation) -> Evaluation:
     known = {result.name for result in audited.attacks}
     attacks = (*audited.attacks, *(result for result in full.attacks if result.name not in known))
     spent = sum(result.seconds for result in attacks) - sum(result.seconds for result in full.attacks)
-    both = [one for one in (audited.examples, full.examples) if one is not None]
+    both = [one for one in (full.examples, audited.examples) if one is not None]  # the audit came first
     return replace(full, attacks=attacks, seconds=full.seconds + spent, examples=merged(both))
 
 

@@ -28,7 +28,8 @@ import torch
 from numpy.typing import NDArray
 
 from scaleproof.attacks.base import Attack
-from scaleproof.attacks.suites import AnyAttacks, as_attacks
+from scaleproof.attacks.sampled import Left, taken
+from scaleproof.attacks.suites import AnyAttacks, cheap_first
 from scaleproof.baseline import Baseline, check_attacks, wide
 from scaleproof.contract import Finding, buffers_kept, check_mode
 from scaleproof.diagnosis import Check, is_reliable
@@ -190,10 +191,6 @@ def random_order(count: int, seed: int) -> Rows:
     return np.argsort(chance, kind="stable").astype(np.int64)
 
 
-def cheap_first(attacks: AnyAttacks) -> tuple[Attack, ...]:
-    return tuple(sorted(as_attacks(attacks), key=lambda attack: attack.steps * attack.restarts))
-
-
 def gate(
     model: AnyModel,
     images: AnyImages,
@@ -290,7 +287,8 @@ class Inspection:
         for attack in attacks:
             for restart in range(attack.restarts):
                 self.tick()
-                key, chosen = f"{number}.{attack.name}.{restart}", self.run.rows_for(attack, alive)
+                left = Left(rows=alive, margins={}, total=len(self.correct), seed=self.run.seed)
+                key, chosen = f"{number}.{attack.name}.{restart}", taken(attack, left)
                 unit = self.run.unit(key, attack, restart, chosen, self.tick, alive)
                 alive = alive[~np.isin(alive, unit.broken_rows)]
         self.alive[rows[~np.isin(rows, alive)]] = False

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from scaleproof.attacks.base import Attack
-from scaleproof.attacks.sampled import whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +58,7 @@ def chunk_label(attack: Attack, restart: int, chunk: int, chunks: int) -> str:
     """Which attack, target or restart, and part of the images is being worked on."""
     words = [attack.label]
     if attack.restarts > 1:
-        targets = getattr(whole(attack), "targets", None)
+        targets = getattr(attack, "targets", None)
         words.append(f"target {restart + 1} of {targets}" if targets else f"restart {restart + 1}")
     if chunks > 1:
         words.append(f"part {chunk + 1} of {chunks}")

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
@@ -39,6 +40,12 @@ class Partial(ABC):
     """`attack`, on some images."""
 
     attack: Attack
+
+    def __post_init__(self) -> None:
+        if isinstance(self.attack, Partial):
+            raise ValueError(
+                f"an attack on some images cannot be on some of them again, got {self.attack.name}"
+            )
 
     @property
     @abstractmethod
@@ -113,6 +120,7 @@ class Sampled(Partial):
     count: int = 600
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.count < 1:
             raise ValueError(f"the count of an audit must be >= 1, got {self.count}")
 
@@ -141,6 +149,7 @@ class Nearest(Partial):
     by: str = "scouting"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 < self.share <= 1:
             raise ValueError(
                 f"the share of the nearest images must be above 0 and at most 1, got {self.share}"
@@ -149,7 +158,7 @@ class Nearest(Partial):
     def takes(self, left: Left) -> NDArray[np.bool_]:
         order = np.argsort(-left.margins[self.by][left.rows], kind="stable")
         chosen = np.zeros(len(left.rows), np.bool_)
-        chosen[order[: math.ceil(self.share * len(order))]] = True
+        chosen[order[: math.ceil(Fraction(str(self.share)) * len(order))]] = True
         return chosen
 
     @property
@@ -188,7 +197,13 @@ def check_stages(attacks: Sequence[Attack], mode: str) -> None:
     if (audits or near) and mode == "independent":
         which = f"{audits[0].name} is an audit" if audits else f"{near[0].name} takes the nearest"
         raise ValueError(f"{which} of what other attacks leave: give mode='cascade'")
-    first = [attack.name for attack in attacks if attack not in near and attack not in audits]
+    if near and audits:
+        raise ValueError(
+            f"{near[0].name} and the audit {audits[0].name} both come last: give one kind of them"
+        )
+    first = [attack.name for attack in attacks if not isinstance(attack, Partial)]
+    if near and any(attack.name in first for attack in attacks[attacks.index(near[0]) :]):
+        raise ValueError(f"{near[0].name} runs when all attacks on all images have: give it after them")
     for attack in near:
         if attack.by not in first:
             raise ValueError(

@@ -1,7 +1,7 @@
 """Scouting: one step of size eps towards each of the likeliest wrong classes.
 
-It breaks little by itself. How far its best step gets says which images are worth a longer search (`Nearest`), and
-where each step leads says which class to search towards (`Scouts`).
+It is no strong attack. How far its best step gets says which images are worth a longer search (`Nearest`); which
+step that is says which class to search towards (`Scouts`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from scaleproof.attacks.base import Format, State
-from scaleproof.attacks.rankings import MOST, TOWARDS, check_count, likeliest
-from scaleproof.losses import cw_margin
+from scaleproof.attacks.rankings import MOST, TOWARDS, likeliest
+from scaleproof.losses import cw_margin, misclassified
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import DEFAULT_THREAT, Threat, rows_like
@@ -41,7 +41,8 @@ class Scouting:
     capturable = True
 
     def __post_init__(self) -> None:
-        check_count(self.among)
+        if self.among < 1:
+            raise ValueError(f"scouting must be among >= 1 classes, got {self.among}")
 
     @property
     def coarsest(self) -> Format:
@@ -68,6 +69,9 @@ class Scouting:
         at = oracle.value_and_grad(TOWARDS, state.clean, aim)
         ahead = oracle.ascend(self.threat, state.clean, at.gradient, state.clean, self.threat.eps)
         value, logits = oracle.value(cw_margin, ahead, state.y)
+        value = value.where(
+            value.isfinite() | ~misclassified(logits, state.y), torch.inf
+        )  # broken, with no margin
         better = value > state.best_value
         return replace(
             state,

@@ -14,7 +14,7 @@ from scaleproof.attacks.base import Attack
 from scaleproof.attacks.fab import FAB
 from scaleproof.attacks.pgd import PGD, fgsm
 from scaleproof.attacks.rays import RayS
-from scaleproof.attacks.sampled import Sampled
+from scaleproof.attacks.sampled import Nearest, Sampled
 from scaleproof.attacks.spsa import SPSA
 from scaleproof.attacks.square import Square
 from scaleproof.losses import (
@@ -180,6 +180,17 @@ def as_attacks(attacks: AnyAttacks) -> tuple[Attack, ...]:
         return attacks
     several = isinstance(attacks, Iterable) and not isinstance(attacks, type)
     return unique(tuple(attacks) if several else (attacks,))  # type: ignore[arg-type]
+
+
+def cheap_first(attacks: AnyAttacks) -> tuple[Attack, ...]:
+    """Attacks for images that come in blocks, the one with the fewest steps first."""
+    found = as_attacks(attacks)
+    near = [attack.name for attack in found if isinstance(attack, Nearest)]
+    if near:
+        raise ValueError(
+            f"{near[0]} takes the nearest of all images, which here come in blocks: leave it out"
+        )
+    return tuple(sorted(found, key=lambda attack: attack.steps * attack.restarts))
 
 
 def unique(attacks: Sequence[Attack]) -> tuple[Attack, ...]:

@@ -25,6 +25,7 @@ from scaleproof.models.classifier import Classifier, device_of, random_state_kep
 from scaleproof.models.naming import recognised
 from scaleproof.models.robustbench import plain, without_normalisation
 from scaleproof.rng import Rng
+from scaleproof.speed.activations import with_known_activations
 from scaleproof.speed.fold import can_fold
 from scaleproof.speed.precision import exact_float32
 from scaleproof.speed.traced import Tracer, UntraceableError, lowered, made_like, trace
@@ -67,8 +68,10 @@ def twin_of(classifier: Classifier, images: Tensor) -> Twin | str:
     images = images[:ROWS]
     try:
         with chance_kept(images):
-            graph = trace(classifier.net)
-            if not same_graph(around(classifier, graph), classifier, images):
+            net = with_known_activations(classifier.net)
+            graph = trace(net)
+            named = classifier if net is classifier.net else around(classifier, net)
+            if not same_graph(around(classifier, graph), named, images):
                 return OTHER_GRADIENTS
             for twin in (ours(classifier, graph), folded(classifier, graph)):
                 if twin is not None and agrees(twin.classifier, classifier, images):

@@ -8,7 +8,6 @@ from typing import Literal, Self, get_args
 from scaleproof.training.schedule import Cyclic, Schedule, Steps
 
 Guard = Literal["off", "stop", "rollback"]
-COLLAPSED = 0.25  # of its best: where PGD accuracy never was high, it cannot fall by many points
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,8 +16,8 @@ class TrainConfig:
 
     `validation` images are held out to select a checkpoint; `average` is the decay of a running mean of the weights;
     `eps_warm_up` epochs raise eps in equal parts to its full size; `guard` says what happens when the accuracy under
-    PGD on the held-out images falls by more than `guard_drop` points below its best, or to less than a quarter of it
-    (catastrophic overfitting).
+    PGD on the held-out images falls by more than `guard_drop` points below its best, or to next to nothing
+    (`collapse.py`).
     """
 
     epochs: int = 120
@@ -66,10 +65,6 @@ class TrainConfig:
     def eps_share(self, epoch: int) -> float:
         """The share of eps in force in an epoch, counted from 0."""
         return min(1.0, (epoch + 1) / self.eps_warm_up) if self.eps_warm_up else 1.0
-
-    def collapsed(self, best: float, now: float) -> bool:
-        """Whether an accuracy under PGD, in percent, fell as only catastrophic overfitting makes it fall."""
-        return best - now > self.guard_drop or now < COLLAPSED * best
 
     def lasting(self, epochs: int) -> Self:
         """The same training in another number of epochs: what the schedule says moves along."""

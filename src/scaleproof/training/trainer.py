@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from scaleproof.collapse import collapsed
 from scaleproof.data import Dataset
 from scaleproof.defenses.base import Defense
 from scaleproof.models.answers import answers, check_answers
@@ -232,7 +233,7 @@ class Trainer:
             return
         best, now = self.best["validation"], Standing(**record["validation"])
         last = record["epoch"] == self.config.epochs
-        if last or not self.config.collapsed(best.pgd, now.pgd):
+        if last or not collapsed(best.pgd, now.pgd, now.clean, self.config.guard_drop):
             return
         fall = f"PGD accuracy fell from {best.pgd:.1f} (epoch {best.epoch}) to {now.pgd:.1f}"
         record["guard"] = f"{fall}: {self.config.guard}"

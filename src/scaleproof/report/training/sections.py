@@ -117,8 +117,8 @@ def guard_sections(training: Training) -> tuple[Section, ...]:
             title="What the guard did",
             paragraphs=(
                 "After each probe the guard compares the accuracy under PGD on held-out images with the best "
-                f"so far; a fall by more than {training.config.guard_drop:g} points, or to less than a quarter of it, "
-                f"makes it act (set to {training.config.guard}).",
+                f"so far; a fall by more than {training.config.guard_drop:g} points, or to next to nothing, makes it "
+                f"act (set to {training.config.guard}).",
             ),
             findings=notes,
         ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from scaleproof.collapse import collapsed
 from scaleproof.report import words
 from scaleproof.report.training.records import Checkpoint, Epoch, Standing, Training
 
@@ -138,11 +139,14 @@ def collapse(training: Training) -> str:
     """Add that the fall on held-out images is as deep as the guard takes for catastrophic overfitting."""
     found = dict(standings(training, "validation"))
     first, final = found.get(training.selected.epoch), found.get(training.last.epoch)
-    if first is None or final is None or first.pgd - final.pgd <= training.config.guard_drop:
+    drop = training.config.guard_drop
+    if first is None or final is None or not collapsed(first.pgd, final.pgd, final.clean, drop):
         return ""
+    far = first.pgd - final.pgd > drop
+    depth = f"more than the {drop:g} from which" if far else f"to {final.pgd:.1f}%: then"
     return (
-        f"; under PGD on held-out images it falls by {first.pgd - final.pgd:.1f} points, more than the "
-        f"{training.config.guard_drop:g} from which the guard speaks of catastrophic overfitting"
+        f"; under PGD on held-out images it falls by {first.pgd - final.pgd:.1f} points, {depth} the guard speaks of "
+        "catastrophic overfitting"
     )
 
 

@@ -1,0 +1,139 @@
+"""Activations under other names: what is a known one is found, what only looks like one is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scaleproof.models import Classifier
+from scaleproof.oracle import Oracle
+from scaleproof.speed import Speed
+from scaleproof.speed.activations import is_strange, known_activation, with_known_activations
+from speed_fixtures import trained_looking
+
+
+class Saving(torch.autograd.Function):
+    """x sigmoid(x), which keeps x alone for the way back."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        context.save_for_backward(x)
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(context: Any, *given: Tensor) -> Tensor:
+        (x,) = context.saved_tensors
+        share = torch.sigmoid(x)
+        return given[0] * (share * (1 + x * (1 - share)))
+
+
+class Hiding(Saving):
+    """The same values, and a gradient that is smaller where x is large."""
+
+    @staticmethod
+    def backward(context: Any, *given: Tensor) -> Tensor:
+        return Saving.backward(context, *given) * torch.where(context.saved_tensors[0] > 6, 0.5, 1.0)
+
+
+class Swish(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = Saving.apply(x)  # type: ignore[no-untyped-call]
+        return found
+
+
+class Rectified(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (x > 0)
+
+
+class Lying(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = Hiding.apply(x)  # type: ignore[no-untyped-call]
+        return found
+
+
+class Quick(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.sigmoid(1.702 * x)
+
+
+class Counting(nn.Module):
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return F.silu(x)
+
+
+class OnImages(nn.Module):
+    """Another function where there are four dimensions."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.silu(x) if x.dim() == 2 else F.relu(x)
+
+
+class Best(nn.Module):
+    """Only the largest tenth of an image's numbers stays: no number knows by itself what becomes of it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (x >= x.flatten(1).quantile(0.9, dim=1).reshape(-1, *[1] * (x.dim() - 1)))
+
+
+class Learned(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.silu(self.slope * x)
+
+
+def test_what_is_known_under_another_name() -> None:
+    assert isinstance(known_activation(Swish()), nn.SiLU)
+    assert isinstance(known_activation(Rectified()), nn.ReLU)
+
+
+@pytest.mark.parametrize("kind", [Lying, Quick, Counting, OnImages, Best], ids=lambda kind: kind.__name__)
+def test_what_only_looks_like_one(kind: type[nn.Module]) -> None:
+    assert is_strange(kind())
+    assert known_activation(kind()) is None
+
+
+def test_parts_with_weights_or_hooks_or_of_torch_are_left_alone() -> None:
+    watched = Swish()
+    watched.register_forward_hook(lambda *_: None)
+    assert not any(map(is_strange, (Learned(), watched, nn.SiLU(), nn.Mish())))
+    net = nn.Sequential(nn.Linear(3, 3), nn.SiLU())
+    assert with_known_activations(net) is net
+
+
+def network(activation: type[nn.Module]) -> nn.Module:
+    torch.manual_seed(0)
+    return trained_looking(
+        nn.Sequential(
+            *(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), activation(), nn.Conv2d(8, 8, 3, stride=2)),
+            *(nn.BatchNorm2d(8), activation(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)),
+        )
+    )
+
+
+def test_a_network_with_its_own_swish_is_folded_and_stays_as_it_was() -> None:
+    net, x = network(Swish), torch.rand(8, 3, 16, 16)
+    oracle = Oracle(Classifier(net), speed=Speed(precision="float32"), images=x)
+    assert oracle.choice.folded
+    assert "traced and folded" in oracle.notes
+    assert sum(isinstance(module, Swish) for module in net.modules()) == 2
+    torch.testing.assert_close(oracle.logits(x), net(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", [Lying, Counting])
+def test_a_network_whose_activation_is_no_known_one_runs_as_it_is(activation: type[nn.Module]) -> None:
+    oracle = Oracle(
+        Classifier(network(activation)), speed=Speed(precision="float32"), images=torch.rand(8, 3, 16, 16)
+    )
+    assert not oracle.choice.folded
+    assert "runs as it is" in " ".join(oracle.notes)
