@@ -12,7 +12,14 @@ from torch import Tensor, nn
 from robustbench_helpers import agree, saved
 from scaleproof.models import load_model
 from scaleproof.models.robustbench import VARIABLE, load_robustbench
-from their_networks import Normalised, TheirPreAct, TheirResNet, TheirWide, shaken
+from scaleproof.oracle import Oracle
+from scaleproof.speed import Speed
+from their_networks import Normalised, TheirPreAct, TheirResNet, TheirSwish, TheirWide, shaken
+
+STATED = {  # the usual figures, as they were published with these networks
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)),
+    "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+}
 
 STYLES = {
     "wrn-10-2": lambda: TheirWide(10, 2),
@@ -22,6 +29,12 @@ STYLES = {
     "resnet50-8": lambda: TheirResNet((3, 4, 6, 3), 8, wide=True),
     "preact-resnet18": lambda: TheirPreAct(),
     "preact-resnet18-8": lambda: TheirPreAct(8, classes=7),
+}
+SWISH: dict[str, tuple[Any, str]] = {
+    "wrn-10-2-swish": (lambda: TheirSwish(2, (1, 1, 1), wide=True), "cifar10"),
+    "wrn-16-1-swish": (lambda: TheirSwish(1, (2, 2, 2), classes=100, wide=True), "cifar100"),
+    "preact-resnet10-swish": (lambda: TheirSwish(1, (1, 1, 1, 1), wide=False), "cifar10"),
+    "preact-resnet18-swish": (lambda: TheirSwish(1, (2, 2, 2, 2), wide=False), "cifar10"),
 }
 WRAPS = {
     "plain": lambda state: state,
@@ -42,6 +55,22 @@ def test_styles(style: str, tmp_path: Path) -> None:
     loaded = agree(saved(tmp_path, theirs.state_dict()), theirs)
     assert loaded.architecture == style
     assert any("names no normalisation" in note for note in loaded.notes)
+
+
+@pytest.mark.parametrize("style", SWISH)
+def test_swish_and_the_padding_of_tensorflow(style: str, tmp_path: Path) -> None:
+    """Recognised by their names, normalised by their number of classes, and traced for speed."""
+    make, dataset = SWISH[style]
+    theirs = shaken(make())
+    loaded = load_model(saved(tmp_path, theirs.state_dict()))
+    assert loaded.architecture == style
+    mean, std = STATED[dataset]
+    x = torch.rand(5, 3, 32, 32)
+    with torch.no_grad():
+        wanted = theirs((x - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None])
+        torch.testing.assert_close(loaded.classifier(x), wanted, rtol=1e-4, atol=1e-5)
+    assert any("normalised as RobustBench's code does" in note for note in loaded.notes)
+    assert Oracle(loaded.classifier, speed=Speed(precision="float32"), images=x).choice.folded
 
 
 @pytest.mark.long
@@ -85,7 +114,7 @@ def test_normalisation_that_only_robustbench_knows(tmp_path: Path) -> None:
     inner = shaken(TheirWide(10, 1))
     spec = saved(tmp_path, inner.state_dict(), "Hendrycks2019Using")
     loaded = agree(spec, nn.Sequential(Twice(), inner))
-    assert any("as RobustBench's code does for this name" in note for note in loaded.notes)
+    assert any("as RobustBench's code does for this model" in note for note in loaded.notes)
     with pytest.raises(ValueError, match="standardises every image by itself"):
         load_model(saved(tmp_path, inner.state_dict(), "Ding2020MMA"))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -23,6 +26,89 @@ class WideBlock(nn.Module):
         kept = x if self.convShortcut is None else self.convShortcut(start)
         out: Tensor = kept + self.conv2(torch.relu(self.bn2(self.conv1(start))))
         return out
+
+
+class OwnSwish(torch.autograd.Function):
+    """x sigmoid(x), with a way back of its own."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        context.save_for_backward(x)
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(context: Any, *given: Tensor) -> Tensor:
+        (x,) = context.saved_tensors
+        share = torch.sigmoid(x)
+        return given[0] * share * (1 + x * (1 - share))
+
+
+class OwnActivation(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = OwnSwish.apply(x)  # type: ignore[no-untyped-call]
+        return found
+
+
+def padded_same(x: Tensor, size: int, stride: int) -> Tensor:
+    """What TensorFlow's SAME adds: enough for ceil(n / stride) places, the larger half at the end."""
+    total = max((-(-x.shape[-1] // stride) - 1) * stride + size - x.shape[-1], 0)
+    before, after = total // 2, total - total // 2
+    return F.pad(x, (before, after, before, after))
+
+
+class SwishBlock(nn.Module):
+    def __init__(self, inputs: int, outputs: int, stride: int, *, wide: bool) -> None:
+        super().__init__()
+        self.wide, self.stride, self.size = wide, stride, 1 if wide else 3
+        self.names = ("conv_0", "conv_1") if wide else ("conv_2d_1", "conv_2d_2")
+        self.batchnorm_0, self.batchnorm_1 = nn.BatchNorm2d(inputs), nn.BatchNorm2d(outputs)
+        self.relu = OwnActivation()
+        self.add_module(self.names[0], nn.Conv2d(inputs, outputs, 3, stride, bias=False))
+        self.add_module(self.names[1], nn.Conv2d(outputs, outputs, 3, bias=False))
+        if inputs != outputs or (stride != 1 and not wide):
+            self.shortcut = nn.Conv2d(inputs, outputs, self.size, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, second = (self.get_submodule(name) for name in self.names)
+        active = self.relu(self.batchnorm_0(x))
+        out = self.relu(self.batchnorm_1(first(padded_same(active, 3, self.stride))))
+        kept = x
+        if hasattr(self, "shortcut"):
+            kept = self.shortcut(padded_same(active if self.wide else x, self.size, self.stride))
+        joined: Tensor = kept + second(padded_same(out, 3, 1))
+        return joined
+
+
+class TheirSwish(nn.Module):
+    """The WideResNet, or the PreActResNet, of Gowal et al. 2020, by the names of their tensors."""
+
+    def __init__(self, factor: int, depths: tuple[int, ...], classes: int = 10, *, wide: bool) -> None:
+        super().__init__()
+        stem, widths = (16, [16 * factor * 2**stage for stage in range(len(depths))])
+        first = nn.Conv2d(3, stem, 3, padding=1, bias=False)
+        self.add_module("init_conv" if wide else "conv_2d", first)
+        inputs, stages = stem, []
+        for stage, (width, depth) in enumerate(zip(widths, depths, strict=True)):
+            blocks = [
+                SwishBlock(inputs if k == 0 else width, width, 2 if stage and k == 0 else 1, wide=wide)
+                for k in range(depth)
+            ]
+            inputs = width
+            stages.append(nn.Sequential(*blocks))
+        if wide:
+            self.layer = nn.Sequential(*(nn.Sequential(OrderedDict(block=stage)) for stage in stages))
+        else:
+            for number, blocks_of in enumerate(stages):
+                self.add_module(f"layer_{number}", blocks_of)
+        self.order = [first, *stages]
+        self.batchnorm, self.relu = nn.BatchNorm2d(inputs), OwnActivation()
+        self.logits = nn.Linear(inputs, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for part in self.order:
+            x = part(x)
+        logits: Tensor = self.logits(self.relu(self.batchnorm(x)).mean((2, 3)))
+        return logits
 
 
 class WideStage(nn.Module):

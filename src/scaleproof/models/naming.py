@@ -1,7 +1,7 @@
 """What other people call the weights of our networks, and back.
 
 Their names are those of the code that most robust models share: WideResNet as TRADES has it (block1.layer.0.bn1),
-ResNet and PreActResNet as pytorch-cifar has them (layer1.0.conv1).
+ResNet and PreActResNet as pytorch-cifar has them (layer1.0.conv1); those with Swish are in `swish.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from scaleproof.models.architectures import shortened
 from scaleproof.models.classifier import Classifier
 from scaleproof.models.preact import PreActResNet, wide_resnet
 from scaleproof.models.resnet import BasicBlock, Bottleneck, ResNet
+from scaleproof.models.swish import swish_named
 
 HEADS = ("linear", "fc", "classifier", "head", "last_linear")
 BLOCK = re.compile(r"(?:block(\d)\.layer|layer(\d))\.(\d+)\.(\w+)\.(.+)")
@@ -26,6 +27,9 @@ BLOCK = re.compile(r"(?:block(\d)\.layer|layer(\d))\.(\d+)\.(\w+)\.(.+)")
 
 def recognised(tensors: Mapping[str, Tensor], path: Path) -> tuple[nn.Module, str, dict[str, Tensor]]:
     """A network of ours with fresh weights, its name, and the file's tensors under our names."""
+    swish = swish_named(tensors)
+    if swish is not None:
+        return swish[0], swish[1], counted(swish[2])
     places = sorted({(stage, number) for stage, number, *_ in map(block_of, tensors) if stage})
     shape = [
         sum(stage == wanted for stage, _ in places)
@@ -44,11 +48,18 @@ def recognised(tensors: Mapping[str, Tensor], path: Path) -> tuple[nn.Module, st
     assert stem is not None
     assert head is not None
     ours = {our_name(name, places, early, wide): value for name, value in tensors.items()}
-    for name in [name for name in ours if name.endswith(".running_var")]:  # old files do not count batches
-        ours.setdefault(name.replace("running_var", "num_batches_tracked"), torch.tensor(0))
+    ours = counted(ours)
     if not early:
         return *residual(ours, tuple(shape), len(stem), len(head)), ours
     return *preactivated(ours, shape, len(stem), len(head), path, wide), ours
+
+
+def counted(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """With the counts of batches that old files lack."""
+    norms = (name for name in tensors if name.endswith(".running_var"))
+    return {name.replace("running_var", "num_batches_tracked"): torch.tensor(0) for name in norms} | {
+        **tensors
+    }
 
 
 def residual(

@@ -26,7 +26,7 @@ from scaleproof.models.naming import recognised
 from scaleproof.models.robustbench import plain, without_normalisation
 from scaleproof.rng import Rng
 from scaleproof.speed.activations import with_known_activations
-from scaleproof.speed.fold import can_fold
+from scaleproof.speed.fold import can_fold, is_own
 from scaleproof.speed.precision import exact_float32
 from scaleproof.speed.traced import Tracer, UntraceableError, lowered, made_like, trace
 
@@ -130,7 +130,8 @@ def ours(classifier: Classifier, graph: fx.GraphModule) -> Twin | None:
         tensors, normalisation = without_normalisation(tensors)
         with torch.device("meta"):  # nothing is spent on one that does not fit
             plan, _, _ = recognised(tensors, path)
-        if sum(p.numel() for p in plan.parameters()) > sum(t.numel() for t in tensors.values()):
+        size = sum(tensor.numel() for tensor in tensors.values())
+        if not is_own(plan) or sum(weight.numel() for weight in plan.parameters()) > size:
             return None
         net, name, found = recognised(tensors, path)
         fill(net, Weights(path=path, tensors=found, metadata={}))
