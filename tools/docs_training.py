@@ -21,8 +21,7 @@ def trainings() -> str:
         run = read(f"{folder}/run.json")
         model, epochs = found["model"]["architecture"], len(found["history"])
         recipe, seed, eps = found["recipe"]["name"], run["seed"], found["threat"]["eps"]
-        then = "" if has_its_recipe(found) else " as it was then"
-        what = f"{model}, `{recipe}`{then}, {epochs} epochs, eps {255 * eps:.3g}/255, seed {seed}"
+        what = f"{model}, `{recipe}`{unlike(found)}, {epochs} epochs, eps {255 * eps:.3g}/255, seed {seed}"
         name = f"[{found['label']}]({folder}/), {what}"
         for kind, result in found["results"].items():
             scores = {a["name"]: percent(a["robust"]) for a in result["evaluation"]["attacks"]}
@@ -40,14 +39,30 @@ def trainings() -> str:
     return table(head, rows) + "\n(" + "; ".join(sorted(facts)) + ")\n"
 
 
-def has_its_recipe(training: dict[str, Any]) -> bool:
-    """Whether a training's schedule is what its recipe says today, at its length."""
+def unlike(training: dict[str, Any]) -> str:
+    """In what a training's schedule is not what its recipe says today, at its length."""
     from scaleproof.training import recipe
 
     name, method = training["recipe"]["name"], training["defense"]["defense"]
     stated = recipe(method, name=name, architecture=training["model"]["architecture"].removesuffix("+he"))
     config = stated.config.lasting(training["config"]["epochs"]).describe()
-    return bool(json.loads(json.dumps(config))["schedule"] == training["config"]["schedule"])
+    stated, own = json.loads(json.dumps(config))["schedule"], training["config"]["schedule"]
+    if stated == own:
+        return ""
+    return " as it was then" if stated["kind"] == own["kind"] else f" with a {own['kind']} rate"
+
+
+def cpu_training() -> str:
+    """What a CPU trains while one waits."""
+    found, run = read("cpu/at-small/training.json"), read("cpu/at-small/run.json")
+    chosen, hardware = found["results"]["selected"]["evaluation"], run["hardware"]
+    command = run["command"].partition(" --test-limit")[0]
+    pgd = next(percent(attack["robust"]) for attack in chosen["attacks"] if attack["name"] == "pgd")
+    took = f"{run['seconds'] / 60:.0f} minutes on {hardware['threads']} cores (beside other work)"
+    return (
+        f"    {command}\n\ntook {took} and left {percent(chosen['clean'])}% clean and {pgd}% under PGD-20\n"
+        f"({provenance(run, found['test']['count'])}).\n"
+    )
 
 
 def recipes() -> str:

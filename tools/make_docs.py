@@ -19,13 +19,23 @@ from docs_budget import budget, rankings
 from docs_museum import annex, annex_first, check_cost, limits, museum
 from docs_objectives import objectives
 from docs_parts import RESULTS, ROOT, percent, provenance, read, table
-from docs_training import first_step, precisions, recipes, training_speed, training_speed_line, trainings
+from docs_training import (
+    cpu_training,
+    first_step,
+    precisions,
+    recipes,
+    training_speed,
+    training_speed_line,
+    trainings,
+)
 
 if TYPE_CHECKING:
     from scaleproof.paper.reproduction import Reproduction
 
 DOCUMENTS = ("README.md", "docs/results/README.md")
-DOCUMENTS += tuple(f"docs/{name}.md" for name in ("budget", "lab-log", "museum", "objectives", "readings", "trust"))
+DOCUMENTS += tuple(
+    f"docs/{name}.md" for name in ("budget", "lab-log", "museum", "objectives", "readings", "train", "trust")
+)
 BLOCK = re.compile(r"(<!-- generated: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -165,6 +175,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "training-speed": training_speed,
     "precisions": precisions,
     "recipes": recipes,
+    "cpu-training": cpu_training,
     "first-step": first_step,
     "speed-lines": lambda: autoattack_line() + training_speed_line(),
     "museum": museum,
