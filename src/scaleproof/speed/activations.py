@@ -11,17 +11,12 @@ import copy
 import torch
 from torch import Tensor, nn
 
-KNOWN = (
-    *(nn.ReLU(), nn.SiLU(), nn.GELU(), nn.GELU(approximate="tanh"), nn.Softplus(), nn.ELU()),
-    *(
-        nn.LeakyReLU(),
-        nn.LeakyReLU(0.1),
-        nn.LeakyReLU(0.2),
-        nn.ReLU6(),
-        nn.Tanh(),
-        nn.Sigmoid(),
-        nn.Hardswish(),
-    ),
+KNOWN = tuple(
+    module.eval()
+    for module in (
+        *(nn.ReLU(), nn.SiLU(), nn.GELU(), nn.GELU(approximate="tanh"), nn.Softplus(), nn.ELU(), nn.ReLU6()),
+        *(nn.LeakyReLU(), nn.LeakyReLU(0.1), nn.LeakyReLU(0.2), nn.Tanh(), nn.Sigmoid(), nn.Hardswish()),
+    )
 )
 REACH, POINTS = 40.0, 48_000
 SAME = 1e-9  # in float64
@@ -33,10 +28,15 @@ def with_known_activations(net: nn.Module) -> nn.Module:
     if not strange:
         return net
     found = copy.deepcopy(net)
+    looked_at: dict[tuple[type, str], nn.Module | None] = {}  # a deep network has many that are alike
     for name in strange:
-        known = known_activation(found.get_submodule(name))
+        module = found.get_submodule(name)
+        kind = type(module), str(vars(module))
+        if kind not in looked_at:
+            looked_at[kind] = known_activation(module)
+        known = looked_at[kind]
         if known is not None:
-            found.set_submodule(name, known)
+            found.set_submodule(name, copy.deepcopy(known))
     return found
 
 
@@ -57,7 +57,7 @@ def known_activation(module: nn.Module) -> nn.Module | None:
     before = dict(vars(module))
     for known in KNOWN:
         if all(same(module, known, grid.reshape(shape)) for shape in ((4, 12, 25, 40), (40, 1200))):
-            return copy.deepcopy(known).eval() if vars(module) == before else None
+            return known if vars(module) == before else None
     return None
 
 
