@@ -15,6 +15,7 @@ from scaleproof import Speed, evaluate, losses, suite
 from scaleproof.attacks import APGD, Attack, Scouting, Scouts
 from scaleproof.data import load
 from scaleproof.models import Classifier, build, load_model
+from scaleproof.models.swish import SwishNet
 from scaleproof.oracle import Oracle
 from scaleproof.speed import PLAIN
 from speed_fixtures import trained_looking
@@ -61,8 +62,12 @@ def test_other_architectures(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("make", "note"),
-    [(lambda: TheirResNet(width=16), "computed as our resnet-small"), (vgg, "traced and folded")],
-    ids=["ours", "folded"],
+    [
+        (lambda: TheirResNet(width=16), "computed as our resnet-small"),
+        (vgg, "traced and folded"),
+        (lambda: SwishNet((16, 32, 64), (1, 1, 1), stem=16, wide=True), "traced and folded"),
+    ],
+    ids=["ours", "folded", "swish"],
 )
 def test_networks_that_are_not_ours(make: Callable[[], nn.Module], note: str) -> None:
     torch.manual_seed(0)

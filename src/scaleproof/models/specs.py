@@ -251,6 +251,7 @@ def import_timm() -> Any:
     try:
         return importlib.import_module("timm")
     except ModuleNotFoundError as error:
+        missing = "timm" if error.name == "timm" else f"timm with {error.name}, which is not installed"
         raise ValueError(
-            "specs that begin with timm: need timm: pip install -e '.[zoo]' in the folder of scaleproof"
+            f"specs that begin with timm: need {missing}: pip install -e '.[zoo]' in the folder of scaleproof"
         ) from error
