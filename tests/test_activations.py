@@ -83,6 +83,71 @@ class Best(nn.Module):
         return x * (x >= x.flatten(1).quantile(0.9, dim=1).reshape(-1, *[1] * (x.dim() - 1)))
 
 
+class Waiting(nn.Module):
+    """Counts where nobody looks, and is another function later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen.append(1)
+        return F.silu(x) if len(self.seen) < 1000 else F.relu(x)
+
+
+class Buffered(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += 1
+        return F.silu(x)
+
+
+class Capped(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x) * (x < 400) + 400 * (x >= 400)
+
+
+class Half(nn.Module):
+    """A rectifier with half a slope at zero."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.maximum(x, torch.zeros_like(x))
+
+
+class Guided(torch.autograd.Function):
+    """A rectifier that lets positive gradients pass alone."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        context.save_for_backward(x)
+        return x.clamp(min=0)
+
+    @staticmethod
+    def backward(context: Any, *given: Tensor) -> Tensor:
+        return given[0].clamp(min=0) * (context.saved_tensors[0] > 0)
+
+
+class Deaf(Guided):
+    """A rectifier that small gradients do not pass."""
+
+    @staticmethod
+    def backward(context: Any, *given: Tensor) -> Tensor:
+        return given[0] * (given[0].abs() > 1e-4) * (context.saved_tensors[0] > 0)
+
+
+class ByFunction(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.function.apply(x)
+        return found
+
+
 class Learned(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -97,16 +162,20 @@ def test_what_is_known_under_another_name() -> None:
     assert isinstance(known_activation(Rectified()), nn.ReLU)
 
 
-@pytest.mark.parametrize("kind", [Lying, Quick, Counting, OnImages, Best], ids=lambda kind: kind.__name__)
-def test_what_only_looks_like_one(kind: type[nn.Module]) -> None:
-    assert is_strange(kind())
-    assert known_activation(kind()) is None
+ALMOST = [Lying(), Quick(), Counting(), OnImages(), Best(), Waiting(), Capped(), Half()]
+ALMOST += [ByFunction(Guided), ByFunction(Deaf)]
+
+
+@pytest.mark.parametrize("module", ALMOST, ids=lambda module: str(module))
+def test_what_only_looks_like_one(module: nn.Module) -> None:
+    assert is_strange(module)
+    assert known_activation(module) is None
 
 
 def test_parts_with_weights_or_hooks_or_of_torch_are_left_alone() -> None:
     watched = Swish()
     watched.register_forward_hook(lambda *_: None)
-    assert not any(map(is_strange, (Learned(), watched, nn.SiLU(), nn.Mish())))
+    assert not any(map(is_strange, (Learned(), Buffered(), watched, nn.SiLU(), nn.Mish())))
     net = nn.Sequential(nn.Linear(3, 3), nn.SiLU())
     assert with_known_activations(net) is net
 
@@ -137,3 +206,24 @@ def test_a_network_whose_activation_is_no_known_one_runs_as_it_is(activation: ty
     )
     assert not oracle.choice.folded
     assert "runs as it is" in " ".join(oracle.notes)
+
+
+def test_an_activation_that_several_places_share() -> None:
+    torch.manual_seed(0)
+    shared = Swish()
+    net = nn.Sequential(
+        nn.Conv2d(3, 4, 3), shared, nn.Conv2d(4, 4, 3), shared, nn.Flatten(), nn.Linear(576, 5)
+    )
+    found = with_known_activations(net.eval())
+    assert [isinstance(module, nn.SiLU) for module in found] == [False, True, False, True, False, False]
+
+
+def test_a_network_that_does_not_let_itself_be_copied_stays_as_it_is() -> None:
+    class Single(nn.Sequential):
+        def __deepcopy__(self, memo: object) -> Single:
+            return self
+
+    net = Single(nn.Flatten(), nn.Linear(12, 4), Swish(), nn.Linear(4, 3)).eval()
+    oracle = Oracle(Classifier(net), speed=Speed(precision="float32"), images=torch.rand(4, 3, 2, 2))
+    assert isinstance(net[2], Swish)
+    assert not oracle.choice.folded

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from robustbench_helpers import agree, saved
 from scaleproof.models import load_model
+from scaleproof.models.naming import their_state
 from scaleproof.models.robustbench import VARIABLE, load_robustbench
 from scaleproof.oracle import Oracle
 from scaleproof.speed import Speed
@@ -69,7 +70,15 @@ def test_swish_and_the_padding_of_tensorflow(style: str, tmp_path: Path) -> None
     with torch.no_grad():
         wanted = theirs((x - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None])
         torch.testing.assert_close(loaded.classifier(x), wanted, rtol=1e-4, atol=1e-5)
-    assert any("normalised as RobustBench's code does" in note for note in loaded.notes)
+    said = (
+        "normalised as RobustBench's code does"
+        if dataset == "cifar10"
+        else "taken to be normalised as for cifar100"
+    )
+    assert any(said in note for note in loaded.notes), "all of them are saved under cifar10"
+    again = their_state(loaded.classifier)
+    assert sorted(again) == sorted(theirs.state_dict()), "without a normalisation, which that code has itself"
+    assert all(torch.equal(again[name], value) for name, value in theirs.state_dict().items())
     assert Oracle(loaded.classifier, speed=Speed(precision="float32"), images=x).choice.folded
 
 

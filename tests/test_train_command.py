@@ -169,6 +169,7 @@ def invoke(*arguments: str) -> tuple[int, str]:
         (["at", "--precision", "half"], "precision must be one of auto, float32, tf32, fp16, bf16, got 'half'"),
         (["at", "--precision", "fp16"], "the precision of a training must be auto, float32, tf32 or bf16"),
         (["at", "--guard", "maybe"], "guard must be one of off, stop, rollback, got 'maybe'"),
+        (["at", "--attacks", "square-audit"], "square-audit is an audit of what other attacks leave"),
         (["at", "--attack-mode", "test"], "batch norm attack must be one of eval, train, got 'test'"),
         (["at", "--eps", "8"], "eps must be at most 1"),
         (["at", "--model", "resnet19"], "did you mean 'resnet18'?"),

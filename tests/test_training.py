@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from scaleproof.collapse import collapsed
+from scaleproof.collapse import Accuracies, collapsed
 from scaleproof.models import Classifier
 from scaleproof.models.resnet import BasicBlock, ResNet
 from scaleproof.speed import PLAIN, Speed
@@ -21,6 +21,8 @@ from scaleproof.training.checkpoint import files
 from scaleproof.training.probe import Standing
 from scaleproof.training.weights import weights_of
 from training_helpers import COMBINATIONS, QUICK, chosen, finished, network, same, small, trainer
+
+Pair = tuple[float, float]
 
 
 @pytest.mark.parametrize("combination", COMBINATIONS)
@@ -141,16 +143,21 @@ def test_the_guard_stops_a_collapse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("best", "pgd", "clean", "found"),
+    ("best", "now", "found"),
     [
-        (50, 29, 80, True), (50, 31, 80, False),  # by more than 20 points
-        (11.2, 0.0, 22.6, True),  # never that high, and gone
-        (10, 2.4, 15, False), (10, 10, 10, False), (5, 1, 9, False),  # networks that begin to learn
-        (16, 4.1, 60, False),  # not yet a quarter of the best
+        ((80, 50), (80, 29), True), ((80, 50), (80, 31), False),  # by more than 20 points
+        ((32, 11.2), (22.6, 0.0), True),  # never that high, and gone
+        ((10, 10), (15, 2.4), False), ((19.6, 19.6), (70, 4), False), ((5, 5), (9, 0), False),  # it begins to learn
+        ((30, 16), (60, 4.1), False),  # more than a quarter of the best is left
     ],
 )  # fmt: skip
-def test_what_counts_as_catastrophic_overfitting(best: float, pgd: float, clean: float, found: bool) -> None:
-    assert collapsed(best, pgd, clean, drop=20) == found
+def test_what_counts_as_catastrophic_overfitting(best: Pair, now: Pair, found: bool) -> None:
+    assert collapsed(Accuracies(*best), Accuracies(*now), drop=20) == found
+
+
+def test_while_eps_grows_only_a_deep_fall_counts() -> None:
+    assert not collapsed(Accuracies(32, 11.2), Accuracies(22.6, 0.0), drop=20, eps_share=0.4)
+    assert collapsed(Accuracies(60, 41), Accuracies(70, 20), drop=20, eps_share=0.4)
 
 
 def test_the_guard_sees_a_collapse_from_no_great_height(monkeypatch: pytest.MonkeyPatch) -> None:

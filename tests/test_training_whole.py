@@ -179,6 +179,17 @@ def cropped(pixels: Tensor, draws: Draws) -> Tensor:
     return torch.stack(found)
 
 
+def check_draws(drawn: list[Draws]) -> None:
+    """Every image once, in another order, in many places; noise that fills the ball."""
+    rows, places = torch.cat([one.rows for one in drawn]), torch.cat([one.places for one in drawn])
+    assert sorted(rows.tolist()) == list(range(90))
+    assert rows.tolist() != list(range(90))
+    assert all(len(set(column.tolist())) == count for column, count in zip(places.T, (9, 9, 2), strict=True))
+    for noise in (noise for one in drawn for noise in one.noise):
+        assert abs(float(noise.std()) - 12**-0.5) < 0.01
+        assert abs(float(noise.mean()) - 0.5) < 0.01
+
+
 METHODS = [standard, at, at_si, trades, alp, mart, rfgsm, Gat, Free]
 
 
@@ -199,6 +210,7 @@ def test_a_training_is_the_plain_loop(method: Callable[..., Any], monkeypatch: p
     defense = scale_invariant(defense) if method is at_si else defense
     plain = method() if isinstance(method, type) else method
     training = Trainer(net, data, defense, CONFIG, speed=Speed(precision="float32", fold=False))
+    torch.testing.assert_close(training.images.plain(), torch.from_numpy(data.images) / 255, rtol=0, atol=0)
     net.double()  # and all else that is made for float32
     training.stepper.optimizer.momenta = [tensor.double() for tensor in training.stepper.optimizer.momenta]
     training.stepper.memory = {name: tensor.double() for name, tensor in training.stepper.memory.items()}
@@ -208,6 +220,7 @@ def test_a_training_is_the_plain_loop(method: Callable[..., Any], monkeypatch: p
         pass
     rates = [0, 0.025, 0.05, 0.075, 0.1, 0.075, 0.05, 0.025]
     times = 8 if method is Free else 1  # each batch
+    check_draws([draws for draws, _ in drawn[::times]])
     assert [rate for _, rate in drawn] == pytest.approx([rate for rate in rates for _ in range(times)])
 
     optimizer = torch.optim.SGD(other.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)

@@ -22,6 +22,7 @@ def trainings() -> str:
         model, epochs = found["model"]["architecture"], len(found["history"])
         recipe, seed, eps = found["recipe"]["name"], run["seed"], found["threat"]["eps"]
         what = f"{model}, `{recipe}`{unlike(found)}, {epochs} epochs, eps {255 * eps:.3g}/255, seed {seed}"
+        what += "" if found["test"]["count"] == 10_000 else f", n = {found['test']['count']:,}"
         name = f"[{found['label']}]({folder}/), {what}"
         for kind, result in found["results"].items():
             scores = {a["name"]: percent(a["robust"]) for a in result["evaluation"]["attacks"]}
@@ -49,14 +50,14 @@ def unlike(training: dict[str, Any]) -> str:
     stated, own = json.loads(json.dumps(config))["schedule"], training["config"]["schedule"]
     if stated == own:
         return ""
-    return " as it was then" if stated["kind"] == own["kind"] else f" with a {own['kind']} rate"
+    return " as it was then" if stated["kind"] == own["kind"] else " with settings of its own"
 
 
 def cpu_training() -> str:
     """What a CPU trains while one waits."""
     found, run = read("cpu/at-small/training.json"), read("cpu/at-small/run.json")
     chosen, hardware = found["results"]["selected"]["evaluation"], run["hardware"]
-    command = run["command"].partition(" --test-limit")[0]
+    command = run["command"].partition(" --out")[0]
     pgd = next(percent(attack["robust"]) for attack in chosen["attacks"] if attack["name"] == "pgd")
     took = f"{run['seconds'] / 60:.0f} minutes on {hardware['threads']} cores (beside other work)"
     return (

@@ -42,6 +42,8 @@ class Partial(ABC):
     attack: Attack
 
     def __post_init__(self) -> None:
+        if isinstance(self.attack, type | str):
+            raise ValueError(f"an attack must be made before it is given, as PGD(...), got {self.attack!r}")
         if isinstance(self.attack, Partial):
             raise ValueError(
                 f"an attack on some images cannot be on some of them again, got {self.attack.name}"

@@ -133,11 +133,20 @@ def run(
                 }
                 subject = (job.loaded.classifier, job.dataset, job.attacks)
                 evaluation = evaluate(*subject, mode=cast("EvaluatorMode", mode), **settings)
+                evaluation = with_notes(evaluation, job.loaded.notes)
                 group.wait()  # the writer clears away what the others still read
             if group.writes:
                 write(job, examined(job, evaluation, store) if checks else evaluation)
         if group.writes:
             show(job.folder, report=report)
+
+
+def with_notes(evaluation: Evaluation, notes: tuple[str, ...]) -> Evaluation:
+    """What was taken for granted when the model was loaded belongs to its number."""
+    from scaleproof.contract import Finding
+
+    found = tuple(Finding(name="model", severity="note", meaning=note) for note in notes)
+    return replace(evaluation, findings=(*evaluation.findings, *found))
 
 
 def examined(job: Job, evaluation: Evaluation, store: UnitStore) -> Evaluation:

@@ -73,7 +73,7 @@ Head = Annotated[
 ]
 AllowTrainMode = Annotated[bool, typer.Option(help="Make train mode a finding, not an error.")]
 Report = Annotated[bool, typer.Option(help="Render the report page; scaleproof report does it later.")]
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
 BatchSize = Annotated[
     int | None,
     typer.Option(help="Images at a time; by default 128 on a CPU, 1024 on a GPU.", show_default=False),

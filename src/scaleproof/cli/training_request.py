@@ -70,6 +70,7 @@ class TrainRequest:
         from scaleproof.attacks import suite
         from scaleproof.cli.setup import limited
         from scaleproof.data import load
+        from scaleproof.evaluator import checked_mode
         from scaleproof.models.architectures import checked_architecture
         from scaleproof.models.specs import is_path
         from scaleproof.train import Plan
@@ -81,6 +82,8 @@ class TrainRequest:
         found, config = self.adapted, self.adapted.config
         defense = self.defense(found.defense)
         plain_settings(defense)
+        attacks = suite(self.attacks, probe_threat(defense))
+        checked_mode(attacks.preset.mode, attacks)  # now, not after the training
         whole = load(self.data, split="train", folder=self.data_folder)
         dataset = limited(whole, self.limit)
         test = self.test(whole, dataset)
@@ -100,7 +103,7 @@ class TrainRequest:
                 provenance=found.provenance,
                 dataset=dataset,
                 test=test,
-                attacks=suite(self.attacks, probe_threat(defense)),
+                attacks=attacks,
                 speed=self.speed(),
                 device=device,
                 folder=self.out or Path("runs") / words,

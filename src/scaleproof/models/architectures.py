@@ -109,7 +109,8 @@ def unreadable(path: Path, reason: str) -> str:
     if not (start == b"PK\x03\x04" or start[:1] == b"\x80"):
         return f"weights must be a safetensors file, {path} is damaged or something else ({reason})"
     return (
-        f"weights must be a safetensors file, {path} is a pickle, which may run code: convert it in Python:\n"
+        f"weights must be a safetensors file, {path} is a pickle, which may run code: a file of RobustBench's is "
+        f"robustbench:{path}; convert others in Python:\n"
         f'  state = torch.load("{path.name}", map_location="cpu", weights_only=True)\n'
         f'  safetensors.torch.save_file(state, "{path.stem}.safetensors", {{"architecture": "resnet18"}})'
     )

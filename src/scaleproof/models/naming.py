@@ -19,7 +19,7 @@ from scaleproof.models.architectures import shortened
 from scaleproof.models.classifier import Classifier
 from scaleproof.models.preact import PreActResNet, wide_resnet
 from scaleproof.models.resnet import BasicBlock, Bottleneck, ResNet
-from scaleproof.models.swish import swish_named
+from scaleproof.models.swish import STATED, SwishNet, swish_named, their_swish_state
 
 HEADS = ("linear", "fc", "classifier", "head", "last_linear")
 BLOCK = re.compile(r"(?:block(\d)\.layer|layer(\d))\.(\d+)\.(\w+)\.(.+)")
@@ -127,12 +127,21 @@ def their_state(classifier: Classifier) -> dict[str, Tensor]:
         state = {
             their_name(name, stages_of(net), isinstance(net, PreActResNet)): state[name] for name in state
         }
-    if classifier.mean is not None and classifier.std is not None:
+    own = None
+    if isinstance(net, SwishNet):
+        state, own = their_swish_state(net, state), STATED.get(net.head.out_features)
+    if classifier.mean is not None and classifier.std is not None and own != normalisation(classifier):
         shape = (1, -1, 1, 1)
         state["mu"], state["sigma"] = (
             value.cpu().clone().view(shape) for value in (classifier.mean, classifier.std)
         )
     return state
+
+
+def normalisation(classifier: Classifier) -> tuple[tuple[float, ...], ...]:
+    """Mean and deviation as they were given, without float32's digits."""
+    given = (classifier.mean, classifier.std)
+    return tuple(tuple(round(value, 6) for value in part.tolist()) for part in given if part is not None)
 
 
 def stages_of(net: ResNet | PreActResNet) -> list[int]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from scaleproof.models.architectures import Weights, fill, shortened
 from scaleproof.models.classifier import Classifier
 from scaleproof.models.naming import recognised
-from scaleproof.models.swish import SwishNet
+from scaleproof.models.swish import STATED, SwishNet
 
 VARIABLE = "SCALEPROOF_ROBUSTBENCH"
 FOLDER = "models"  # where RobustBench itself keeps its files
@@ -58,7 +58,6 @@ KNOWN: Mapping[
     ("cifar100", "Wu2020Adversarial"): CIFAR100,
     ("cifar100", "Chen2020Efficient"): ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
 }
-SWISH = {10: CIFAR10, 100: ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))}  # by the number of classes
 OTHERWISE = {"Ding2020MMA": "it standardises every image by itself"}  # what no weights file shows
 
 
@@ -72,10 +71,15 @@ def load_robustbench(rest: str) -> tuple[Classifier, str, tuple[str, ...]]:
     net, architecture, ours = recognised(tensors, path)
     notes += fill(net, Weights(path=path, tensors=ours, metadata={}))
     known = KNOWN.get((path.parent.parent.name, path.stem))
-    if isinstance(net, SwishNet):  # all of which normalise alike
-        known = SWISH.get(net.head.out_features)
-    if found is None and known is not None:
+    stated = f"cifar{net.head.out_features}" if isinstance(net, SwishNet) else path.parent.parent.name
+    if isinstance(net, SwishNet):
+        known = STATED.get(net.head.out_features)
+    if found is None and known is not None and stated == path.parent.parent.name:
         notes += ("normalised as RobustBench's code does for this model: the file does not say it",)
+    elif found is None and known is not None:
+        notes += (
+            f"taken to be normalised as for {stated}, by its number of classes: the file does not say it",
+        )
     mean, std = found or known or (None, None)
     if mean is None:
         notes += ("the file names no normalisation: images go in as they are, from 0 to 1",)

@@ -5,6 +5,7 @@ A convolution of stride 2 looks at one row and one column beyond the right and l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -18,8 +19,18 @@ WIDE = {
     "conv_1": "conv2",
     "shortcut": "shortcut",
 }
-PREACT = {**WIDE, "conv_2d_1": "conv1", "conv_2d_2": "conv2"}
+PREACT = {
+    "batchnorm_0": "bn1", "conv_2d_1": "conv1", "batchnorm_1": "bn2", "conv_2d_2": "conv2", "shortcut": "shortcut",
+}  # fmt: skip
+IN_WIDE = re.compile(r"layer\.(\d+)\.block\.(\d+)\.(\w+)\.(\w+)")
+IN_PREACT = re.compile(r"layer_(\d+)\.(\d+)\.(\w+)\.(\w+)")
 OUTER = {"init_conv": "conv1", "conv_2d": "conv1", "batchnorm": "bn", "logits": "head"}
+
+
+STATED = {  # what all of them do to images first, by the number of classes; their files do not say it
+    10: ((0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)),
+    100: ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+}
 
 
 class SwishBlock(nn.Module):
@@ -56,6 +67,7 @@ class SwishNet(nn.Module):
         self, widths: Sequence[int], depths: Sequence[int], *, stem: int, wide: bool, classes: int = 10
     ) -> None:
         super().__init__()
+        self.wide, self.depths = wide, tuple(depths)
         self.conv1 = nn.Conv2d(3, stem, 3, 1, 1, bias=False)
         blocks: list[nn.Module] = []
         inputs = stem
@@ -100,10 +112,27 @@ def swish_named(tensors: Mapping[str, Tensor]) -> tuple[SwishNet, str, dict[str,
 
 def place(name: str, wide: bool) -> tuple[int, int, str]:
     """Stage and number of a tensor's block, and our name for it there; outside of blocks the number is -1."""
-    parts = name.split(".")
-    if wide and parts[0] == "layer" and len(parts) > 5:
-        return int(parts[1]), int(parts[3]), ".".join([WIDE.get(parts[4], parts[4]), *parts[5:]])
-    if not wide and parts[0].startswith("layer_") and len(parts) > 3:
-        rest = ".".join([PREACT.get(parts[2], parts[2]), *parts[3:]])
-        return int(parts[0].removeprefix("layer_")), int(parts[1]), rest
-    return 0, -1, ".".join([OUTER.get(parts[0], parts[0]), *parts[1:]])
+    match = (IN_WIDE if wide else IN_PREACT).fullmatch(name)
+    if match is not None and match[3] in (WIDE if wide else PREACT):
+        return int(match[1]), int(match[2]), f"{(WIDE if wide else PREACT)[match[3]]}.{match[4]}"
+    first, _, rest = name.partition(".")
+    return 0, -1, f"{OUTER.get(first, first)}.{rest}"
+
+
+def their_swish_state(net: SwishNet, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """These tensors under the names that `place` reads."""
+    wide = net.wide
+    inner = {ours: theirs for theirs, ours in (WIDE if wide else PREACT).items()}
+    outer = {"conv1": "init_conv" if wide else "conv_2d", "bn": "batchnorm", "head": "logits"}
+    found = {}
+    for name, value in state.items():
+        first, _, rest = name.partition(".")
+        if first != "blocks":
+            found[f"{outer[first]}.{rest}"] = value
+            continue
+        number, part, rest = rest.split(".", 2)
+        stage = sum(int(number) >= sum(net.depths[: upto + 1]) for upto in range(len(net.depths)))
+        position = int(number) - sum(net.depths[:stage])
+        start = f"layer.{stage}.block.{position}" if wide else f"layer_{stage}.{position}"
+        found[f"{start}.{inner[part]}.{rest}"] = value
+    return found

@@ -11,6 +11,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from scaleproof.speed.traced import state_of
+
 KNOWN = tuple(
     module.eval()
     for module in (
@@ -18,16 +20,18 @@ KNOWN = tuple(
         *(nn.LeakyReLU(), nn.LeakyReLU(0.1), nn.LeakyReLU(0.2), nn.Tanh(), nn.Sigmoid(), nn.Hardswish()),
     )
 )
-REACH, POINTS = 40.0, 48_000
 SAME = 1e-9  # in float64
+SHAPES = ((8, 3, 20, 100), (48, 1000))  # of images, of features
+WEIGHTS = (1.0, -2.0, 1e-3, 3.0, -1e-5, -0.5, 1e-7)  # of the gradients that come from behind
 
 
 def with_known_activations(net: nn.Module) -> nn.Module:
     """A copy in which such modules are torch's own; the network itself where there are none."""
-    strange = [name for name, module in net.named_modules() if name and is_strange(module)]
-    if not strange:
-        return net
-    found = copy.deepcopy(net)
+    everywhere = list(net.named_modules(remove_duplicate=False))
+    strange = [name for name, module in everywhere if name and is_strange(module)]
+    found = copy.deepcopy(net) if strange else net
+    if {id(module) for _, module in everywhere} & {id(module) for module in found.modules()}:
+        return net  # nothing to do, or it does not let itself be copied
     looked_at: dict[tuple[type, str], nn.Module | None] = {}  # a deep network has many that are alike
     for name in strange:
         module = found.get_submodule(name)
@@ -41,9 +45,10 @@ def with_known_activations(net: nn.Module) -> nn.Module:
 
 
 def is_strange(module: nn.Module) -> bool:
-    """A part that is not torch's, has no parts, and holds no numbers."""
+    """A part that is not torch's, has no parts, and holds no tensors."""
     own = type(module).__module__.partition(".")[0] != "torch"
-    return own and not any(True for _ in module.children()) and not module.state_dict() and not hooked(module)
+    held = (*module.children(), *module.parameters(), *module.buffers())
+    return own and not held and not hooked(module)
 
 
 def hooked(module: nn.Module) -> bool:
@@ -53,12 +58,23 @@ def hooked(module: nn.Module) -> bool:
 
 def known_activation(module: nn.Module) -> nn.Module | None:
     """Torch's activation with the same values and gradients, on images and on features."""
-    grid = torch.linspace(-REACH, REACH, POINTS, dtype=torch.float64)
-    before = dict(vars(module))
+    points, before = grid(), state(module)
     for known in KNOWN:
-        if all(same(module, known, grid.reshape(shape)) for shape in ((4, 12, 25, 40), (40, 1200))):
-            return known if vars(module) == before else None
+        if all(same(module, known, points.reshape(shape)) for shape in SHAPES):
+            return known if state(module) == before else None
     return None
+
+
+def grid() -> Tensor:
+    """Numbers of every size on both sides of zero, zero itself, and where known functions have their bends."""
+    even = torch.linspace(-40, 40, 23_994, dtype=torch.float64)
+    sizes = torch.logspace(-12, 3, 12_000, dtype=torch.float64)
+    return torch.cat([even, sizes, -sizes, even.new_tensor([0.0, -0.0, 3.0, -3.0, 6.0, -6.0])])
+
+
+def state(module: nn.Module) -> tuple[list[object], str]:
+    """What a call may change."""
+    return state_of(module), repr(vars(module))
 
 
 def same(module: nn.Module, known: nn.Module, points: Tensor) -> bool:
@@ -71,10 +87,13 @@ def same(module: nn.Module, known: nn.Module, points: Tensor) -> bool:
 
 
 def response(module: nn.Module, points: Tensor) -> tuple[Tensor, Tensor]:
-    """The values, and the gradient of a fixed mixture of them."""
-    with torch.enable_grad():
-        point = points.clone().requires_grad_()
-        value = module(point)
-        mixture = 1 + torch.arange(value.numel(), dtype=value.dtype).reshape(value.shape) % 7
-        (gradient,) = torch.autograd.grad((value * mixture).sum(), point)
-    return value.detach(), gradient
+    """The values, and the slopes that gradients of both signs and several sizes are given on their way back."""
+    weights, slopes = points.new_tensor(WEIGHTS), []
+    for turn in range(len(WEIGHTS)):
+        behind = weights[(torch.arange(points.numel()) + turn) % len(WEIGHTS)].reshape(points.shape)
+        with torch.enable_grad():
+            point = points.clone().requires_grad_()
+            value = module(point)
+            (gradient,) = torch.autograd.grad(value, point, behind)
+        slopes.append(gradient / behind)
+    return value.detach(), torch.stack(slopes)

@@ -68,8 +68,7 @@ def twin_of(classifier: Classifier, images: Tensor) -> Twin | str:
     images = images[:ROWS]
     try:
         with chance_kept(images):
-            net = with_known_activations(classifier.net)
-            graph = trace(net)
+            graph, net = followed(classifier.net)
             named = classifier if net is classifier.net else around(classifier, net)
             if not same_graph(around(classifier, graph), named, images):
                 return OTHER_GRADIENTS
@@ -81,6 +80,17 @@ def twin_of(classifier: Classifier, images: Tensor) -> Twin | str:
     except Exception as error:  # code of other people meets a symbolic image: it may raise anything
         return f"{type(error).__name__} while its forward was traced"
     return OTHER_GRADIENTS
+
+
+def followed(net: nn.Module) -> tuple[fx.GraphModule, nn.Module]:
+    """The network's graph, and the network that it is the graph of: with known activations, where it needs them."""
+    try:
+        return trace(net), net
+    except Exception:
+        plain_net = with_known_activations(net)
+        if plain_net is net:
+            raise
+        return trace(plain_net), plain_net
 
 
 @contextmanager

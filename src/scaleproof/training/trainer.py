@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scaleproof.collapse import collapsed
+from scaleproof.collapse import Accuracies, collapsed
 from scaleproof.data import Dataset
 from scaleproof.defenses.base import Defense
 from scaleproof.models.answers import answers, check_answers
@@ -232,8 +232,13 @@ class Trainer:
         if self.config.guard == "off" or "validation" not in record:
             return
         best, now = self.best["validation"], Standing(**record["validation"])
+        reached = next((past["validation"] for past in self.history if past["epoch"] == best.epoch), None)
         last = record["epoch"] == self.config.epochs
-        if last or not collapsed(best.pgd, now.pgd, now.clean, self.config.guard_drop):
+        if last or reached is None:
+            return
+        standings = Accuracies(reached["clean"], best.pgd), Accuracies(now.clean, now.pgd)
+        share = self.config.eps_share(record["epoch"] - 1)
+        if not collapsed(*standings, self.config.guard_drop, eps_share=share):
             return
         fall = f"PGD accuracy fell from {best.pgd:.1f} (epoch {best.epoch}) to {now.pgd:.1f}"
         record["guard"] = f"{fall}: {self.config.guard}"

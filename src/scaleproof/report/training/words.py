@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from scaleproof.collapse import collapsed
+from scaleproof.collapse import Accuracies, collapsed
 from scaleproof.report import words
 from scaleproof.report.training.records import Checkpoint, Epoch, Standing, Training
 
@@ -140,7 +140,9 @@ def collapse(training: Training) -> str:
     found = dict(standings(training, "validation"))
     first, final = found.get(training.selected.epoch), found.get(training.last.epoch)
     drop = training.config.guard_drop
-    if first is None or final is None or not collapsed(first.pgd, final.pgd, final.clean, drop):
+    if first is None or final is None or training.defense["defense"] == "standard":
+        return ""
+    if not collapsed(Accuracies(first.clean, first.pgd), Accuracies(final.clean, final.pgd), drop):
         return ""
     far = first.pgd - final.pgd > drop
     depth = f"more than the {drop:g} from which" if far else f"to {final.pgd:.1f}%: then"
