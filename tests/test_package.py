@@ -16,7 +16,7 @@ HEAVY |= {"transformers", "torchattacks", "foolbox"}
 
 # Data flows from left to right; a module imports from its own group or from those to the left.
 LAYERS = [
-    {"callables", "differences", "files", "rng", "parallel", "schemas", "statistics"},
+    {"callables", "collapse", "differences", "files", "rng", "parallel", "schemas", "statistics"},
     {"planning"},
     {"data"},
     {"threat", "models"},
@@ -36,7 +36,7 @@ LAYERS = [
     {"paper"},
     {"cli"},
 ]
-ALONE = {"report": {"files", "statistics"}}  # renders run folders without the rest of the package
+ALONE = {"report": {"collapse", "files", "statistics"}}  # renders run folders without the rest of the package
 
 
 def rank(module: str) -> int:

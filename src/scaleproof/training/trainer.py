@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scaleproof.collapse import Accuracies, collapsed
 from scaleproof.data import Dataset
 from scaleproof.defenses.base import Defense
 from scaleproof.models.answers import answers, check_answers
@@ -36,6 +35,7 @@ from scaleproof.training.checks import (
     probe_threat,
 )
 from scaleproof.training.config import TrainConfig
+from scaleproof.training.guard import fall
 from scaleproof.training.images import Resident, centred_places, generator, random_places, split
 from scaleproof.training.learner import layout
 from scaleproof.training.probe import Probe, Standing
@@ -228,22 +228,16 @@ class Trainer:
         self.history.append(record | {"seconds": seconds, "images_per_second": rows / seconds})
 
     def watch(self, record: dict[str, Any]) -> None:
-        """The guard against catastrophic overfitting: a sudden fall under PGD on the held-out images."""
-        if self.config.guard == "off" or "validation" not in record:
+        """The guard: stop, or go back to the best weights, where accuracy under PGD fell suddenly."""
+        if "validation" not in self.best:
             return
-        best, now = self.best["validation"], Standing(**record["validation"])
-        reached = next((past["validation"] for past in self.history if past["epoch"] == best.epoch), None)
-        last = record["epoch"] == self.config.epochs
-        if last or reached is None:
+        best = self.best["validation"]
+        found = fall(self.history, record, best, self.config)
+        if found is None:
             return
-        standings = Accuracies(reached["clean"], best.pgd), Accuracies(now.clean, now.pgd)
-        share = self.config.eps_share(record["epoch"] - 1)
-        if not collapsed(*standings, self.config.guard_drop, eps_share=share):
-            return
-        fall = f"PGD accuracy fell from {best.pgd:.1f} (epoch {best.epoch}) to {now.pgd:.1f}"
-        record["guard"] = f"{fall}: {self.config.guard}"
+        record["guard"] = f"{found}: {self.config.guard}"
         if self.config.guard == "stop":
-            self.stopped = f"stopped in epoch {record['epoch']}: {fall}"
+            self.stopped = f"stopped in epoch {record['epoch']}: {found}"
             return
         self.rollbacks += 1
         load_weights(self.measured, best.weights)

@@ -1,0 +1,26 @@
+"""The guard against catastrophic overfitting: a sudden fall under PGD on the held-out images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scaleproof.collapse import Accuracies, collapsed
+from scaleproof.training.config import TrainConfig
+from scaleproof.training.weights import Best
+
+
+def fall(
+    history: Sequence[Mapping[str, Any]], record: Mapping[str, Any], best: Best, config: TrainConfig
+) -> str | None:
+    """What the guard says of an epoch's record; nothing of the last epoch, of which no other could learn."""
+    if config.guard == "off" or "validation" not in record or record["epoch"] == config.epochs:
+        return None
+    reached = next((past["validation"] for past in history if past["epoch"] == best.epoch), None)
+    if reached is None:
+        return None
+    before = Accuracies(reached["clean"], best.pgd)
+    now = Accuracies(record["validation"]["clean"], record["validation"]["pgd"])
+    if not collapsed(before, now, config.guard_drop, eps_share=config.eps_share(record["epoch"] - 1)):
+        return None
+    return f"PGD accuracy fell from {before.pgd:.1f} (epoch {best.epoch}) to {now.pgd:.1f}"
