@@ -26,6 +26,7 @@ KINDS = {  # how a file is called, as a pattern -> its schema; the first that fi
     "benchmarks/objectives-*.json": "benchmark-objectives",
     "benchmarks/start-*.json": "benchmark-start",
     "benchmarks/budget-*.json": "benchmark-budget",
+    "benchmarks/parts-*.json": "benchmark-parts",
     "benchmarks/rankings-*.json": "benchmark-rankings",
     "benchmarks/*.json": "benchmark-attacks",
     "model_info/*/*/*.json": "robustbench-info",
