@@ -6,12 +6,12 @@
         scaleproof train at --si --si-half outer    --seed $seed --out runs/outer/seed-$seed ...
         scaleproof train at --si                    --seed $seed --out runs/both/seed-$seed ...
     done
-    python benchmarks/parts_of_si.py --runs runs --seeds 0,1,2 --data cifar10 --out docs/results/benchmarks/parts-cpu.json
+    python benchmarks/parts_of_si.py --runs runs --seeds 0,1,2 --data cifar10 --out parts.json
 
-The selected weights of every training are attacked on the same test images: by PGD-20 on cross entropy, which SI is said
-to withstand, and by a cascade that comes near AutoAttack's figure (docs/budget.md), or by AutoAttack itself (`--floor
-standard-bf16`). What lies between the two is what PGD overlooks. Every part is compared with the plain training of the
-same seed, which began with the same weights and saw the same images in the same order.
+The selected weights of every training are attacked on the same test images: by PGD-20 on cross entropy, which SI is
+said to withstand, and by a cascade that comes near AutoAttack's figure (docs/budget.md), or by AutoAttack itself
+(`--floor standard-bf16`). What lies between the two is what PGD overlooks. Every part is compared with the plain
+training of the same seed, which began with the same weights and saw the same images in the same order.
 """
 
 from __future__ import annotations
@@ -124,7 +124,9 @@ def main() -> None:
 def ordered(parts: Sequence[str]) -> list[str]:
     """The plain training first: the others are compared with it."""
     if PLAIN not in parts:
-        raise SystemExit(f"--parts needs {PLAIN!r}, with which the others are compared; got {','.join(parts)}")
+        raise SystemExit(
+            f"--parts needs {PLAIN!r}, with which the others are compared; got {','.join(parts)}"
+        )
     return [PLAIN, *(part for part in parts if part != PLAIN)]
 
 
