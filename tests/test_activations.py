@@ -76,6 +76,49 @@ class OnImages(nn.Module):
         return F.silu(x) if x.dim() == 2 else F.relu(x)
 
 
+class OfBatches(nn.Module):
+    """Another function where there are many images, or few."""
+
+    def __init__(self, *sizes: int) -> None:
+        super().__init__()
+        self.sizes = sizes
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x) if len(x) in self.sizes else F.silu(x)
+
+
+class OfSeventeen(OfBatches):
+    def __init__(self) -> None:
+        super().__init__(17)
+
+
+class OfGradMode(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.silu(x) if torch.is_grad_enabled() else F.relu(x)
+
+
+class InItsClass(nn.Module):
+    """Counts where its class is kept."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        type(self).calls += 1
+        return F.silu(x)
+
+
+class Scaled(nn.Module):
+    """Prints as one of another scale does: the number stands in the middle of many."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scales = torch.ones(2001)
+        self.scales[1000] = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.silu(x * self.scales[1000])
+
+
 class Best(nn.Module):
     """Only the largest tenth of an image's numbers stays: no number knows by itself what becomes of it."""
 
@@ -163,6 +206,7 @@ def test_what_is_known_under_another_name() -> None:
 
 
 ALMOST = [Lying(), Quick(), Counting(), OnImages(), Best(), Waiting(), Capped(), Half()]
+ALMOST += [OfGradMode(), OfBatches(1), OfBatches(*range(50, 2000))]
 ALMOST += [ByFunction(Guided), ByFunction(Deaf)]
 
 
@@ -172,10 +216,39 @@ def test_what_only_looks_like_one(module: nn.Module) -> None:
     assert known_activation(module) is None
 
 
-def test_parts_with_weights_or_hooks_or_of_torch_are_left_alone() -> None:
+def test_what_counts_in_its_class_is_called_once() -> None:
+    InItsClass.calls = 0
+    assert known_activation(InItsClass()) is None
+    assert InItsClass.calls == 1
+
+
+def test_what_prints_alike_is_not_taken_for_alike() -> None:
+    net = nn.Sequential(Scaled(1), Scaled(2), Scaled(1)).eval()
+    assert len({str(vars(module)) for module in net}) == 1
+    assert [isinstance(module, nn.SiLU) for module in with_known_activations(net)] == [True, False, True]
+
+
+def test_what_is_alike_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[nn.Module] = []
+    monkeypatch.setattr("scaleproof.speed.activations.known_activation", looked.append)
+    with_known_activations(nn.Sequential(Swish(), OfBatches(1), Swish(), OfBatches(2), OfBatches(1)).eval())
+    assert [getattr(module, "sizes", None) for module in looked] == [None, (1,), (2,)]
+
+
+HOOKS = ["forward_hook", "forward_pre_hook", "full_backward_hook", "full_backward_pre_hook"]
+
+
+@pytest.mark.parametrize("kind", HOOKS)
+def test_parts_with_hooks_are_left_alone(kind: str) -> None:
     watched = Swish()
-    watched.register_forward_hook(lambda *_: None)
-    assert not any(map(is_strange, (Learned(), Buffered(), watched, nn.SiLU(), nn.Mish())))
+    getattr(watched, f"register_{kind}")(lambda *_: None)
+    assert not is_strange(watched)
+
+
+def test_parts_with_weights_or_another_forward_or_of_torch_are_left_alone() -> None:
+    replaced = Swish()
+    replaced.forward = F.relu  # type: ignore[method-assign]
+    assert not any(map(is_strange, (Learned(), Buffered(), replaced, nn.SiLU(), nn.Mish())))
     net = nn.Sequential(nn.Linear(3, 3), nn.SiLU())
     assert with_known_activations(net) is net
 
@@ -199,7 +272,7 @@ def test_a_network_with_its_own_swish_is_folded_and_stays_as_it_was() -> None:
     torch.testing.assert_close(oracle.logits(x), net(x), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("activation", [Lying, Counting])
+@pytest.mark.parametrize("activation", [Lying, Counting, OfSeventeen])
 def test_a_network_whose_activation_is_no_known_one_runs_as_it_is(activation: type[nn.Module]) -> None:
     oracle = Oracle(
         Classifier(network(activation)), speed=Speed(precision="float32"), images=torch.rand(8, 3, 16, 16)

@@ -72,8 +72,10 @@ def twin_of(classifier: Classifier, images: Tensor) -> Twin | str:
             named = classifier if net is classifier.net else around(classifier, net)
             if not same_graph(around(classifier, graph), named, images):
                 return OTHER_GRADIENTS
+            if named is not classifier and not agrees(named, classifier, sizes(images)):
+                return OTHER_GRADIENTS
             for twin in (ours(classifier, graph), folded(classifier, graph)):
-                if twin is not None and agrees(twin.classifier, classifier, images):
+                if twin is not None and agrees(twin.classifier, classifier, (images, noisy(images))):
                     return twin
     except UntraceableError as reason:
         return str(reason)
@@ -108,13 +110,18 @@ def chance_kept(images: Tensor) -> Iterator[None]:
 def same_graph(traced: Classifier, classifier: Classifier, images: Tensor) -> bool:
     """Whether the trace takes the very same steps back: behind no function stands another gradient than its own.
 
-    Batches of other sizes are tried too: code that asks for a tensor's kind may hide what depends on them.
+    Code that asks for a tensor's kind may hide what depends on the size of a batch.
     """
-    for points in (images, images[:1], images.repeat(3, 1, 1, 1)[: 2 * ROWS + 1]):
+    for points in sizes(images):
         found = [steps_back(one, points) for one in (traced, classifier)]
         if found[0][0] != found[1][0] or apart(found[0][1], found[1][1]) > SAME_LOGITS:
             return False
     return True
+
+
+def sizes(images: Tensor) -> tuple[Tensor, ...]:
+    """These images, one of them, and a larger batch."""
+    return images, images[:1], images.repeat(3, 1, 1, 1)[: 2 * ROWS + 1]
 
 
 def steps_back(classifier: Classifier, images: Tensor) -> tuple[Counter[str], Tensor]:
@@ -174,17 +181,21 @@ def listed(classifier: Classifier) -> tuple[Sequence[float] | None, Sequence[flo
     return classifier.mean.tolist(), classifier.std.tolist()
 
 
-def agrees(twin: Classifier, classifier: Classifier, images: Tensor) -> bool:
-    """Whether logits and gradients are the same on these images, as they are and with noise, up to rounding."""
-    signs = torch.where(Rng(0, "twins").uniform(torch.arange(len(images)), images.shape[1:]) < 0.5, -1.0, 1.0)
-    for points in (images, (images + NOISE * signs.to(images)).clamp(0, 1)):
+def agrees(twin: Classifier, classifier: Classifier, batches: Sequence[Tensor]) -> bool:
+    """Whether logits and gradients are the same on all of these images, up to rounding."""
+    for points in batches:
         (logits, gradient), (wanted, exact) = slope(twin, points), slope(classifier, points)
         error = torch.linalg.vector_norm(gradient - exact, dim=1)
-        sizes = torch.linalg.vector_norm(exact, dim=1)
-        same = bool((error <= SAME_GRADIENT * sizes).all()) and bool((sizes > 0).any())
+        lengths = torch.linalg.vector_norm(exact, dim=1)
+        same = bool((error <= SAME_GRADIENT * lengths).all()) and bool((lengths > 0).any())
         if not (same and apart(logits, wanted) <= SAME_LOGITS):
             return False
     return True
+
+
+def noisy(images: Tensor) -> Tensor:
+    signs = torch.where(Rng(0, "twins").uniform(torch.arange(len(images)), images.shape[1:]) < 0.5, -1.0, 1.0)
+    return (images + NOISE * signs.to(images)).clamp(0, 1)
 
 
 def apart(logits: Tensor, wanted: Tensor) -> float:
