@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from robustbench_helpers import agree, saved
-from scaleproof.models import load_model
+from scaleproof.models import Classifier, load_model
 from scaleproof.models.naming import their_state
 from scaleproof.models.robustbench import VARIABLE, load_robustbench
+from scaleproof.models.swish import SwishNet
 from scaleproof.oracle import Oracle
 from scaleproof.speed import Speed
 from their_networks import Normalised, TheirPreAct, TheirResNet, TheirSwish, TheirWide, shaken
@@ -80,6 +81,25 @@ def test_swish_and_the_padding_of_tensorflow(style: str, tmp_path: Path) -> None
     assert sorted(again) == sorted(theirs.state_dict()), "without a normalisation, which that code has itself"
     assert all(torch.equal(again[name], value) for name, value in theirs.state_dict().items())
     assert Oracle(loaded.classifier, speed=Speed(precision="float32"), images=x).choice.folded
+
+
+# classes, what it does to images first, whether its file says so
+NORMALISED: dict[str, tuple[int, Any, bool]] = {
+    "as stated": (10, STATED["cifar10"], False),
+    "not at all": (10, (None, None), True),
+    "in another way": (10, STATED["cifar100"], True),
+    "not at all, with other classes": (7, (None, None), False),
+    "with other classes": (7, STATED["cifar10"], True),
+}
+
+
+@pytest.mark.parametrize("how", NORMALISED)
+def test_a_swish_network_of_ours_is_normalised_as_before_when_it_comes_back(how: str, tmp_path: Path) -> None:
+    classes, (mean, std), told = NORMALISED[how]
+    net = shaken(SwishNet((16, 32), (1, 1), stem=16, wide=True, classes=classes))
+    state = their_state(Classifier(net, mean=mean, std=std))
+    assert ("mu" in state, "sigma" in state) == (told, told)
+    agree(saved(tmp_path, state), Classifier(net, mean=mean, std=std))
 
 
 @pytest.mark.long
@@ -175,6 +195,12 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "owned").exists()
 
 
+def swish(start: str = "", other: str = "") -> dict[str, Tensor]:
+    """The weights of a wide one of two stages, where names may have another part."""
+    state = TheirSwish(1, (1, 1), wide=True).state_dict()
+    return {name.replace(start, other): value for name, value in state.items()}
+
+
 WRONG: dict[str, tuple[Any, str]] = {
     "no state": ({"epoch": 3}, "must hold a state dict, alone or under state_dict.* it holds 1 .epoch"),
     "list": ([1, 2], "it holds list"),
@@ -187,6 +213,22 @@ WRONG: dict[str, tuple[Any, str]] = {
     "headless": (
         {name: value for name, value in TheirWide(10, 1).state_dict().items() if name != "fc.bias"},
         "missing: 1 .head.bias",
+    ),
+    "stages apart": (
+        swish("layer.1.", "layer.2."),
+        "none of our architectures: between its blocks 0.0, 2.0 some",
+    ),
+    "blocks apart": (
+        swish("layer.1.block.0.", "layer.1.block.1."),
+        "between its blocks 0.0, 1.1 some are missing",
+    ),
+    "one norm twice": (
+        swish() | {"bn.weight": torch.ones(32)},
+        r"under one name, .* 2 .batchnorm.weight, bn.weight",
+    ),
+    "two heads": (
+        TheirWide(10, 1).state_dict() | {"linear.bias": torch.ones(10)},
+        r"all but one of: 2 .fc.bias, linear.bias",
     ),
     "half a layer": ({**TheirWide(10, 1).state_dict(), "mu": torch.ones(3)}, "one mean and one deviation"),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,6 +162,17 @@ def shortened(names: list[str]) -> str:
     """A count and the first few names."""
     more = ", ..." if len(names) > LISTED else ""
     return f"{len(names)} ({', '.join(names[:LISTED])}{more})"
+
+
+def renamed(tensors: Mapping[str, Tensor], names: Mapping[str, str], path: Path) -> dict[str, Tensor]:
+    """These tensors of a file under other names, each under one of its own."""
+    times = Counter(names.values())
+    twice = [name for name in tensors if times[names[name]] > 1]
+    if twice:
+        raise ValueError(
+            f"{path} must hold every weight under one name, leave out all but one of: {shortened(twice)}"
+        )
+    return {names[name]: tensor for name, tensor in tensors.items()}
 
 
 def save_model(

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scaleproof.models.architectures import shortened
+from scaleproof.models.architectures import renamed, shortened
 from scaleproof.models.classifier import Classifier
 from scaleproof.models.preact import PreActResNet, wide_resnet
 from scaleproof.models.resnet import BasicBlock, Bottleneck, ResNet
@@ -27,7 +27,7 @@ BLOCK = re.compile(r"(?:block(\d)\.layer|layer(\d))\.(\d+)\.(\w+)\.(.+)")
 
 def recognised(tensors: Mapping[str, Tensor], path: Path) -> tuple[nn.Module, str, dict[str, Tensor]]:
     """A network of ours with fresh weights, its name, and the file's tensors under our names."""
-    swish = swish_named(tensors)
+    swish = swish_named(tensors, path)
     if swish is not None:
         return swish[0], swish[1], counted(swish[2])
     places = sorted({(stage, number) for stage, number, *_ in map(block_of, tensors) if stage})
@@ -47,8 +47,8 @@ def recognised(tensors: Mapping[str, Tensor], path: Path) -> tuple[nn.Module, st
         )
     assert stem is not None
     assert head is not None
-    ours = {our_name(name, places, early, wide): value for name, value in tensors.items()}
-    ours = counted(ours)
+    names = {name: our_name(name, places, early, wide) for name in tensors}
+    ours = counted(renamed(tensors, names, path))
     if not early:
         return *residual(ours, tuple(shape), len(stem), len(head)), ours
     return *preactivated(ours, shape, len(stem), len(head), path, wide), ours
@@ -117,7 +117,7 @@ def our_name(name: str, places: list[tuple[int, int]], early: bool, wide: bool) 
 
 
 def their_state(classifier: Classifier) -> dict[str, Tensor]:
-    """A classifier's weights as RobustBench's architectures call them, with mu and sigma where it normalises.
+    """A classifier's weights as RobustBench's architectures call them, with mu and sigma where they do not go without.
 
     A network that is none of ours keeps its own names.
     """
@@ -127,14 +127,15 @@ def their_state(classifier: Classifier) -> dict[str, Tensor]:
         state = {
             their_name(name, stages_of(net), isinstance(net, PreActResNet)): state[name] for name in state
         }
-    own = None
+    taken = None  # for its normalisation, by who reads a file that names none
     if isinstance(net, SwishNet):
-        state, own = their_swish_state(net, state), STATED.get(net.head.out_features)
-    if classifier.mean is not None and classifier.std is not None and own != normalisation(classifier):
-        shape = (1, -1, 1, 1)
-        state["mu"], state["sigma"] = (
-            value.cpu().clone().view(shape) for value in (classifier.mean, classifier.std)
-        )
+        state, taken = their_swish_state(net, state), STATED.get(net.head.out_features)
+    if classifier.mean is None or classifier.std is None:
+        named = None if taken is None else (torch.zeros(3), torch.ones(3))
+    else:
+        named = None if taken == normalisation(classifier) else (classifier.mean, classifier.std)
+    if named is not None:
+        state["mu"], state["sigma"] = (value.cpu().clone().view(1, -1, 1, 1) for value in named)
     return state
 
 

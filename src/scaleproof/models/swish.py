@@ -6,11 +6,15 @@ A convolution of stride 2 looks at one row and one column beyond the right and l
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from scaleproof.models.architectures import renamed
 
 WIDE = {
     "batchnorm_0": "bn1",
@@ -89,18 +93,22 @@ class SwishNet(nn.Module):
         return logits
 
 
-def swish_named(tensors: Mapping[str, Tensor]) -> tuple[SwishNet, str, dict[str, Tensor]] | None:
+def swish_named(tensors: Mapping[str, Tensor], path: Path) -> tuple[SwishNet, str, dict[str, Tensor]] | None:
     """A network with fresh weights, its name, and these tensors under our names; None where the names are others."""
     wide = "init_conv.weight" in tensors and "layer.0.block.0.conv_0.weight" in tensors
     if not wide and not ("conv_2d.weight" in tensors and "layer_0.0.conv_2d_1.weight" in tensors):
         return None
     found = {name: place(name, wide) for name in tensors}
     stages = sorted({(stage, number) for stage, number, _ in found.values() if number >= 0})
-    depths = [sum(stage == wanted for stage, _ in stages) for wanted in range(stages[-1][0] + 1)]
-    ours = {
-        rest if number < 0 else f"blocks.{stages.index((stage, number))}.{rest}": tensors[name]
+    depths = list(Counter(stage for stage, _ in stages).values())
+    if stages != [(stage, number) for stage, depth in enumerate(depths) for number in range(depth)]:
+        told = ", ".join(f"{stage}.{number}" for stage, number in stages)
+        raise ValueError(f"{path} is none of our architectures: between its blocks {told} some are missing")
+    names = {
+        name: rest if number < 0 else f"blocks.{stages.index((stage, number))}.{rest}"
         for name, (stage, number, rest) in found.items()
     }
+    ours = renamed(tensors, names, path)
     firsts = [f"blocks.{sum(depths[:stage])}.conv1.weight" for stage in range(len(depths))]
     if not all(name in ours for name in (*firsts, "head.weight")):
         return None
