@@ -221,6 +221,22 @@ def test_a_collapse_is_named(tmp_path: Path) -> None:
     assert "it falls by 50.0 points, more than the 20 from which the guard speaks of catastrophic" in text
 
 
+@pytest.mark.parametrize(("held_out", "named"), [(1000, True), (50, False)])
+def test_a_collapse_from_no_great_height_is_named_where_it_is_no_chance(
+    tmp_path: Path, held_out: int, named: bool
+) -> None:
+    def collapse(whole: dict[str, Any]) -> None:
+        whole["held_out"] = held_out
+        for line in whole["history"]:
+            line["validation"]["pgd"] *= 0.3
+        whole["history"][-1]["validation"]["pgd"] = 0.0
+
+    text = render_markdown(load_run(write_training(tmp_path, collapse)))
+    assert (
+        "falls by 15.0 points, to 0.0%: then the guard speaks of catastrophic overfitting" in text
+    ) == named
+
+
 def test_a_smooth_schedule_has_no_marks(tmp_path: Path) -> None:
     folder = write_training(tmp_path)
     change_json(folder / "training.json", "config", "schedule", value={"kind": "cyclic", "peak": 0.5})

@@ -11,7 +11,11 @@ from scaleproof.training.weights import Best
 
 
 def fall(
-    history: Sequence[Mapping[str, Any]], record: Mapping[str, Any], best: Best, config: TrainConfig
+    history: Sequence[Mapping[str, Any]],
+    record: Mapping[str, Any],
+    best: Best,
+    config: TrainConfig,
+    held_out: int,
 ) -> str | None:
     """What the guard says of an epoch's record; nothing of the last epoch, of which no other could learn."""
     if config.guard == "off" or "validation" not in record or record["epoch"] == config.epochs:
@@ -21,6 +25,7 @@ def fall(
         return None
     before = Accuracies(reached["clean"], best.pgd)
     now = Accuracies(record["validation"]["clean"], record["validation"]["pgd"])
-    if not collapsed(before, now, config.guard_drop, eps_share=config.eps_share(record["epoch"] - 1)):
+    share = config.eps_share(record["epoch"] - 1)
+    if not collapsed(before, now, config.guard_drop, count=held_out, eps_share=share):
         return None
     return f"PGD accuracy fell from {before.pgd:.1f} (epoch {best.epoch}) to {now.pgd:.1f}"

@@ -232,7 +232,7 @@ class Trainer:
         if "validation" not in self.best:
             return
         best = self.best["validation"]
-        found = fall(self.history, record, best, self.config)
+        found = fall(self.history, record, best, self.config, len(self.probes["validation"].x))
         if found is None:
             return
         record["guard"] = f"{found}: {self.config.guard}"

@@ -142,7 +142,8 @@ def collapse(training: Training) -> str:
     drop = training.config.guard_drop
     if first is None or final is None or training.defense["defense"] == "standard":
         return ""
-    if not collapsed(Accuracies(first.clean, first.pgd), Accuracies(final.clean, final.pgd), drop):
+    best, now = (Accuracies(one.clean, one.pgd) for one in (first, final))
+    if not collapsed(best, now, drop, count=training.held_out):
         return ""
     far = first.pgd - final.pgd > drop
     depth = f"more than the {drop:g} from which" if far else f"to {final.pgd:.1f}%: then"
