@@ -10,7 +10,8 @@ from torch import Tensor
 
 from helpers import DoesNothing, LinearNet, decisions, images, worst_margin
 from scaleproof import PGD, Threat, suite
-from scaleproof.attacks import Nearest, Scouting
+from scaleproof.attacks import Nearest, Sampled, Scouting
+from scaleproof.attacks.sampled import Left
 from scaleproof.baseline import wide
 from scaleproof.gate import (
     EARLY,
@@ -174,6 +175,18 @@ def test_it_fails_as_soon_as_it_is_certain(case: tuple[LinearNet, tuple[Tensor, 
     found = gate(net, data, STRONG, Rules(min_robust=80), batch_size=32)
     assert found.decision == "fail"
     assert 0 < found.sample.seen < 120
+
+
+def test_an_audit_looks_at_a_share_of_all_images(
+    case: tuple[LinearNet, tuple[Tensor, Tensor], int],
+) -> None:
+    net, (x, y), _ = case
+    audit = Sampled(PGD(threat=Threat(eps=1.0), steps=8), count=60)  # which breaks whatever it looks at
+    found = gate(net, (x, y), [audit], Rules(min_robust=1), batch_size=32)
+    correct = np.flatnonzero(decisions(net, x) == y)
+    looked = audit.takes(Left(rows=correct, margins={}, total=len(x), seed=0))
+    assert found.sample.complete
+    assert found.sample.survived == (~looked).sum() > 30
 
 
 def counting_clock() -> Callable[[], float]:

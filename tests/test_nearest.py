@@ -11,7 +11,7 @@ import torch
 
 from helpers import LinearNet, SmallConvNet, decisions, images
 from scaleproof import PGD, Evaluation, Threat, evaluate, losses
-from scaleproof.attacks import APGD, Nearest, Sampled, Scouting
+from scaleproof.attacks import APGD, FAB, SPSA, Nearest, Sampled, Scouting
 from scaleproof.attacks.sampled import Left, stages
 from scaleproof.speed import PLAIN
 from scaleproof.store import FolderStore
@@ -75,6 +75,18 @@ def test_only_the_nearest_of_what_is_left_are_searched() -> None:
     assert not search.broken()[~looked].any()
 
 
+def test_an_image_is_as_near_as_the_best_restart_brought_it() -> None:
+    net, data = case()
+    attacks = (replace(FIRST, restarts=3), Nearest(SEARCH, share=0.25, by="first"))
+    first, search = evaluate(net, data, attacks, mode="cascade", speed=PLAIN).attacks
+    margin, left = first.verdicts["margin"], first.verdicts["attacked"].all(0) & ~first.broken()
+    looked = search.verdicts["attacked"].any(0)
+    assert looked.sum() == np.ceil(0.25 * left.sum()) >= 5
+    best = margin.max(0)
+    assert best[looked].min() >= best[left & ~looked].max()
+    assert all(one[looked].min() < one[left & ~looked].max() for one in margin), "no restart alone says so"
+
+
 def test_a_search_of_all_is_the_search() -> None:
     net, data = case()
     both = [
@@ -129,6 +141,12 @@ def test_a_search_of_the_nearest_needs_somebody_who_says_which(
 def test_some_of_some_images_are_refused(outer: type[Nearest], inner: type[Nearest]) -> None:
     with pytest.raises(ValueError, match="an attack on some images cannot be on some of them again"):
         outer(inner(SEARCH))
+
+
+@pytest.mark.parametrize("kind", [Nearest, Sampled])
+def test_a_search_of_some_images_needs_the_numbers_of_the_whole_one(kind: type[Nearest]) -> None:
+    attacks = (FIRST, FAB(), SPSA())
+    assert [kind(attack).coarsest for attack in attacks] == ["bf16", "fp16", "float32"]
 
 
 def test_a_share_is_no_more_than_it_says() -> None:

@@ -90,6 +90,16 @@ def test_export_and_back(measured: Path, tmp_path: Path) -> None:
         export_robustbench(measured, Entry(model="Me2026First"), tmp_path)
 
 
+def test_what_was_taken_for_granted_of_a_file_belongs_to_its_number(tmp_path: Path) -> None:
+    spec = saved(tmp_path, their_state(load_model("demo").classifier))
+    words = ["--limit", 2, "--attacks", "fgsm", "--device", "cpu", "--no-checks", "--out", tmp_path / "x"]
+    scaleproof("evaluate", spec, *words)
+    findings = json.loads((tmp_path / "x" / "evaluation.json").read_text())["findings"]
+    notes = [one["meaning"] for one in findings if (one["name"], one["severity"]) == ("model", "note")]
+    assert notes == list(load_model(spec).notes)
+    assert any("its forward pass is taken for granted" in note for note in notes)
+
+
 def documents(measured: Path, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The run's documents as they would be after AutoAttack on all test images, but for some changes."""
     run, evaluation = finished(measured)
