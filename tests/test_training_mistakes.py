@@ -252,7 +252,9 @@ def test_test_images_of_a_class_that_nobody_trains_are_refused(tmp_path: Path) -
         (["cat", "dog", "owl"], ["cat", "dog", "owl"], None),
         (["cat", "dog", "owl"], None, None),
         (None, ["cat", "dog", "owl"], None),
-        (["cat", "dog", "owl", "elk"], ["cat", "dog", "owl"], None),
+        (["cat", "dog", "owl", "elk"], None, None),
+        (["cat", "dog", "owl", "elk"], ["cat", "dog", "owl"], "(train) have 4 classes, the test images (test) 3"),
+        (None, ["0", "1", "2", "3"], "(train) have 3 classes, the test images (test) 4"),
     ],
 )  # fmt: skip
 def test_classes_that_contradict_are_refused(
@@ -271,8 +273,14 @@ def test_classes_that_contradict_are_refused(
     code, error, _ = invoke("at", *settings, "--batch-size", "20", "--out", str(tmp_path / "run"))
     assert code != 0
     assert message in error
-    assert "the same classes in the same order" in error
+    assert "Save both .npz files with one list of classes" in error
     assert not (tmp_path / "run").exists()
+
+
+def test_test_images_of_another_size_are_refused() -> None:
+    images, test = load("sample-train").first(60), load("sample")
+    with pytest.raises(ValueError, match=r"\(sample-train\) are of 32 x 32 .* \(sample\) of 32 x 28: both must have"):
+        check_alike(images, replace(test, images=test.images[..., :28]), "resnet18")
 
 
 def test_the_end_of_a_training_says_that_nobody_examined_it(
