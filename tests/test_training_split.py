@@ -29,5 +29,7 @@ def test_of_a_small_set_each_class_gives_its_share() -> None:
 
 def test_the_split_of_a_large_set_is_that_of_all_results() -> None:
     """Results are kept of networks that were selected on these images of CIFAR-10."""
-    digests = [hashlib.sha256(rows.tobytes()).hexdigest()[:16] for rows in split(np.arange(50_000) % 10, 1000)]
+    digests = [
+        hashlib.sha256(rows.tobytes()).hexdigest()[:16] for rows in split(np.arange(50_000) % 10, 1000)
+    ]
     assert digests == ["670c135553f9f105", "91160889e3b04715"]

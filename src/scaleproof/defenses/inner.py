@@ -131,8 +131,15 @@ class Inner:
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise ValueError(f"steps of a training attack must be >= 1, got {self.steps}")
-        if not 0 <= self.step_size < float("inf"):
-            raise ValueError(f"step_size must be finite and >= 0, got {self.step_size}")
+        if not 0 < self.step_size < float("inf"):
+            raise ValueError(
+                f"step_size of a training attack must be finite and > 0, got {self.step_size}: give one as 2/255"
+            )
+        if self.threat.norm == "linf" and self.step_size > 1:
+            raise ValueError(
+                f"step_size must be at most 1 under linf, pixels are in [0, 1], got {self.step_size:g}: did you mean "
+                f"{self.step_size:g}/255?"
+            )
         if self.start not in get_args(Start):
             raise ValueError(f"start must be one of {', '.join(get_args(Start))}, got {self.start!r}")
         if self.start_size < 0 or (self.start in ("normal", "signs")) != (self.start_size > 0):

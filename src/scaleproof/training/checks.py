@@ -22,7 +22,8 @@ from scaleproof.threat import Threat
 from scaleproof.training.config import TrainConfig
 
 SAME_CLASSES = (
-    "Save both .npz files with one list of classes and labels that follow it, or give both folders the same subfolders"
+    "Save both .npz files with one list of classes and labels that follow it, or give both folders the same "
+    "subfolders"
 )
 
 
@@ -116,8 +117,8 @@ def check_class_counts(dataset: Dataset, test: Dataset) -> None:
     unnamed = is_counted(test.classes) and not is_counted(dataset.classes)
     if here != there and not unnamed:
         raise ValueError(
-            f"the training images ({dataset.name}) have {here} classes, the test images ({test.name}) {there}: both must "
-            f"have the same. {SAME_CLASSES}"
+            f"the training images ({dataset.name}) have {here} classes, the test images ({test.name}) {there}: both "
+            f"must have the same. {SAME_CLASSES}"
         )
 
 
@@ -146,8 +147,8 @@ def check_sizes(dataset: Dataset, test: Dataset) -> None:
     size, other = (one.images.shape[2:] for one in (dataset, test))
     if size != other:
         raise ValueError(
-            f"the training images ({dataset.name}) are of {size[0]} x {size[1]} pixels, the test images ({test.name}) of "
-            f"{other[0]} x {other[1]}: both must have the same size, bring one of them to that of the other"
+            f"the training images ({dataset.name}) are of {size[0]} x {size[1]} pixels, the test images ({test.name}) "
+            f"of {other[0]} x {other[1]}: both must have the same size, bring one of them to that of the other"
         )
 
 
