@@ -28,6 +28,8 @@ from scaleproof.defenses import (
     scale_invariant,
 )
 from scaleproof.defenses.base import Batch
+from scaleproof.defenses.terms import squared_distance_rows
+from scaleproof.models.output import Output
 from scaleproof.speed import Speed
 from scaleproof.training import TrainConfig, Trainer
 from scaleproof.training.checkpoint import read_checkpoint
@@ -193,6 +195,31 @@ def test_the_same_norm_is_the_same_ball(tmp_path: Path) -> None:
     assert base.inner is not None
     assert base.ball is not None
     assert plain.inner.start_size == pytest.approx(base.inner.start_size * 4 / 255 / base.ball.eps)
+
+
+@pytest.mark.parametrize(("step", "passes"), [(0, 1), (1, 2)])
+def test_an_attack_without_guidance_takes_no_pass_for_it_and_ends_where_it_did(
+    monkeypatch: pytest.MonkeyPatch, step: int, passes: int
+) -> None:
+    method, classifier, seen = Guidance().at(0, step), network(), list[int]()
+    assert method.inner is not None
+    x, y = small().batch(0, 16)
+    noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(0))
+    learner = learner_of(classifier.net.train(), method.batch_norm)
+    learner.classifier.net.register_forward_hook(lambda *_: seen.append(1))
+    found = method.adversarial(learner, Batch(x, y, (noise,)))
+    assert len(seen) == passes
+
+    def guided(self: Guided, output: Output, y: Tensor, reference: Output | None) -> Tensor:
+        assert reference is not None
+        return self.objective(output, y) + self.weight * squared_distance_rows(
+            reference.logits, output.logits
+        )
+
+    monkeypatch.setattr(Guided, "needs_reference", True)
+    monkeypatch.setattr(Guided, "__call__", guided)
+    assert torch.equal(method.adversarial(learner, Batch(x, y, (noise,))), found)
+    assert len(seen) == passes + 2
 
 
 @pytest.mark.parametrize(("steps", "folded"), [(1, False), (2, True)])

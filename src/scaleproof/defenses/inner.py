@@ -80,7 +80,10 @@ class Guided:
 
     objective: Objective = cross_entropy
     weight: float = 10.0  # `Guidance` says which, step by step
-    needs_reference = True
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.weight > 0
 
     @property
     def name(self) -> str:
@@ -91,9 +94,11 @@ class Guided:
         return self.objective.needs_features
 
     def __call__(self, output: Output, y: Tensor, reference: Output | None) -> Tensor:
+        value = self.objective(output, y)
+        if not self.needs_reference:
+            return value
         assert reference is not None
-        distance = squared_distance_rows(logits(reference).detach(), logits(output))
-        return self.objective(output, y) + self.weight * distance
+        return value + self.weight * squared_distance_rows(logits(reference).detach(), logits(output))
 
     def with_cosines(self, scale: float) -> Guided:
         return replace(self, objective=cosine_cross_entropy(scale))
