@@ -111,6 +111,10 @@ def test_every_format_says_the_same(folder: Path, name: str) -> None:
             "float32, its attack in bf16 autocast, each step",
         ),
         ({"attack_precision": "float32", "folded": False}, "float32, each step"),
+        (
+            {"precision": "bf16", "attack_precision": "bf16", "folded": True},
+            "bf16, its attack in bf16 with folded weights, each step",
+        ),
     ],
 )
 def test_the_page_says_how_the_training_attack_ran(
