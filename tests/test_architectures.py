@@ -44,11 +44,23 @@ def test_head_and_features_are_the_forward_pass(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "meant"),
-    [("resnet_18", "resnet18"), ("WRN34-10", "wrn-34-10"), ("preactresnet18", "preact-resnet18")],
+    [
+        ("resnet_18", "resnet18"),
+        ("WRN34-10", "wrn-34-10"),
+        ("preactresnet18", "preact-resnet18"),
+        ("wide_resnet34_10", "wrn-34-10"),
+    ],
 )
 def test_unknown_architecture_suggests_the_nearest(asked: str, meant: str) -> None:
     with pytest.raises(ValueError, match=f"got '{asked}'; did you mean '{meant}'"):
         build(asked)
+
+
+def test_names_that_are_equally_near_are_all_suggested() -> None:
+    with pytest.raises(ValueError, match="got 'wideresnet'; did you mean 'wrn-28-10' or 'wrn-34-10'"):
+        build("wideresnet")
+    with pytest.raises(ValueError, match=r"got 'vgg'$"):
+        build("vgg")
 
 
 def test_one_class_is_refused() -> None:

@@ -75,7 +75,7 @@ def test_missing_or_pickled_labels(tmp_path):
     with pytest.raises(ValueError, match=r"mosaics need their labels: neither .*test_labels\.npy"):
         mosaic.read_folder(tmp_path, "test", name="mine")
     np.save(tmp_path / "test_labels.npy", np.array([None]), allow_pickle=True)
-    with pytest.raises(ValueError, match=r"not a readable .npy file of numbers"):
+    with pytest.raises(ValueError, match=r"not a readable .npy file of numbers \(it is no file of arrays"):
         mosaic.read_folder(tmp_path, "test", name="mine")
 
 
@@ -175,7 +175,7 @@ GOOD = {"images": np.zeros((2, 3, 8, 8), np.uint8), "labels": np.array([0, 1])}
         ({"labels": np.array([0, 10**7])}, "labels must be below 100000; 10000000"),
         ({"classes": np.array([1, 2])}, "classes must be a list of texts"),
         ({"classes": np.array(["only"])}, "label 1 stands at index 1"),
-        ({"images": np.array([None, None])}, "not a readable .npz file of plain arrays"),
+        ({"images": np.array([None, None])}, "Python objects, which are never loaded"),
     ],
 )
 def test_npz_with_other_content_is_refused(tmp_path, change, message):
@@ -191,8 +191,9 @@ def test_npz_names_its_classes_or_what_is_missing(tmp_path):
         arrays.read_npz(tmp_path / "none.npz", "test")
     for junk in (b"", b"junk", b"PK\x03\x04junk"):
         (tmp_path / "mine.npz").write_bytes(junk)
-        with pytest.raises(ValueError, match=r"not a readable .npz"):
+        with pytest.raises(ValueError, match=r"not a readable .npz .* np.savez\(path, images=") as caught:
             arrays.read_npz(tmp_path / "mine.npz", "test")
+        assert "pickle" not in str(caught.value)
     with (tmp_path / "mine.npz").open("wb") as stream:
         np.save(stream, np.zeros(3))
     with pytest.raises(ValueError, match="single array"):

@@ -256,8 +256,9 @@ def test_one_cosine_step_on_a_linear_model() -> None:
 
 BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: Inner(threat=THREAT, steps=0), "steps of a training attack must be >= 1, got 0"),
-    (lambda: Inner(threat=THREAT, step_size=-0.1), "step_size must be finite and >= 0, got -0.1"),
-    (lambda: Inner(threat=THREAT, step_size=math.inf), "step_size must be finite and >= 0, got inf"),
+    (lambda: Inner(threat=THREAT, step_size=0), "finite and > 0, got 0: give one as 2/255"),
+    (lambda: Inner(threat=THREAT, step_size=2), "1 under linf, pixels are in [0, 1], got 2: did you"),
+    (lambda: Inner(threat=THREAT, step_size=math.inf), "must be finite and > 0, got inf"),
     (lambda: Inner(threat=THREAT, start="middle"), "one of uniform, normal, signs, none, got 'middle'"),
     (lambda: Inner(threat=THREAT, start="signs"), "start_size is for normal and signs, got 0.0 for 'signs'"),
     (lambda: Inner(threat=THREAT, start_size=0.1), "for normal and signs, got 0.1 for 'uniform'"),

@@ -99,6 +99,35 @@ def test_every_format_says_the_same(folder: Path, name: str) -> None:
         assert number in text
 
 
+@pytest.mark.parametrize(
+    ("attack", "said"),
+    [
+        (
+            {"attack_precision": "bf16", "folded": True},
+            "float32, its attack in bf16 with folded weights, each step",
+        ),
+        (
+            {"attack_precision": "bf16 autocast", "folded": False},
+            "float32, its attack in bf16 autocast, each step",
+        ),
+        ({"attack_precision": "float32", "folded": False}, "float32, each step"),
+        (
+            {"precision": "bf16", "attack_precision": "bf16", "folded": True},
+            "bf16, its attack in bf16 with folded weights, each step",
+        ),
+    ],
+)
+def test_the_page_says_how_the_training_attack_ran(
+    tmp_path: Path, attack: dict[str, object], said: str
+) -> None:
+    def changed(whole: dict[str, Any]) -> None:
+        whole["speed"] |= {"precision": "float32", **attack}
+
+    folder = write_training(tmp_path, changed)
+    render(folder)
+    assert f"Training: precision {said}" in (folder / "report.md").read_text(encoding="utf-8")
+
+
 def test_the_page_is_whole(folder: Path) -> None:
     text = (folder / "report.html").read_text(encoding="utf-8")
     images = re.findall(r'<img src="data:image/svg[^"]*" alt="([^"]+)"', text)

@@ -124,6 +124,7 @@ def test_the_page_says_what_is_there_and_what_is_not(tmp_path: Path) -> None:
     assert "lie below what the paper prints" in text
     smoke = reproduction(chosen, claims(), measurements(tmp_path, experiments(), {}), scale="small")
     assert "lie below" not in page(smoke)
+    assert f"| 50.00 ± 0.98 ({printed:.2f}) |" in page(smoke)
     document = json.loads(json.dumps(found.as_json(tmp_path), allow_nan=False))
     (number,) = [one for one in document["numbers"] if one["claim"] == some_claim().key]
     assert (number["measured"], number["seeds"], number["verdict"]) == (50.0, 1, "inconclusive")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from scaleproof.cli.main import app
+from scaleproof.defenses import Guidance
 from scaleproof.training import Cosine, Cyclic, Steps, TrainConfig, recipe
 
 SETTINGS = ["--limit", "60", "--test-limit", "20", "--attacks", "pgd", "--batch-size", "20", "--no-report"]
@@ -51,6 +53,31 @@ def test_a_provenance_says_how_its_schedule_was_moved() -> None:
     assert recipe("free", name="pang").moved == "shrunk from 120 to 15 epochs: decays at 9, 11 and 12"
     warm = recipe("at", name="svhn")
     assert warm.with_config(warm.config.lasting(12)).moved.endswith("7, 9 and 10, eps grows over 2 epochs")
+
+
+@pytest.mark.parametrize("epochs", [2, 3, 7, 10, 50, 99, 100, 200])
+def test_gats_late_weight_comes_with_its_second_decay_in_runs_of_any_length(epochs: int) -> None:
+    before = recipe("gat")
+    schedule = before.config.lasting(epochs).schedule
+    assert isinstance(schedule, Steps)
+    assert isinstance(before.defense, Guidance)
+    late = before.defense.stretched(partial(before.config.place, epochs)).late_epoch
+    assert late == schedule.epochs[1]
+    assert epochs != 100 or (schedule.epochs, late) == ((72, 87), 87)
+
+
+def test_a_place_that_no_decay_has_keeps_its_share_of_the_run() -> None:
+    assert [TrainConfig().place(epochs, 87) for epochs in (1, 30, 120)] == [2, 21, 87]
+    assert [recipe("rfgsm").config.place(epochs, 5) for epochs in (1, 15, 30)] == [2, 5, 10]
+
+
+def test_the_late_weight_of_a_command_is_that_of_its_epochs(tmp_path: Path) -> None:
+    settings = [*TINY, "--epochs", "3", "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, ["train", "gat", *settings], catch_exceptions=False)
+    assert done.exit_code == 0
+    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    assert record["config"]["schedule"]["epochs"] == [3, 3]
+    assert record["defense"]["late_epoch"] == 3
 
 
 @pytest.mark.parametrize(

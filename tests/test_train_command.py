@@ -175,7 +175,7 @@ def invoke(*arguments: str) -> tuple[int, str]:
         (["at", "--model", "resnet19"], "did you mean 'resnet18'?"),
         (["tradse"], "did you mean 'trades'?"),
         (["at", "--beta", "0.5"], "--beta changes the SI mechanism: give --si too"),
-        (["at", "--he", "--model", "networks:without_norm"], "architecture must be one of"),
+        (["at", "--he", "--model", "networks:without_norm"], "--he gives a hypersphere head to one of our networks"),
         (["at", "--seed", "1", "--seeds", "0,1"], "--seed and --seeds are two ways"),
     ],
 )  # fmt: skip

@@ -9,14 +9,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from typer.testing import CliRunner
 
 from defense_helpers import learner_of
-from scaleproof import load
 from scaleproof.cli.main import app
 from scaleproof.defenses import (
     AdversarialTraining,
@@ -30,10 +28,11 @@ from scaleproof.defenses import (
     scale_invariant,
 )
 from scaleproof.defenses.base import Batch
+from scaleproof.defenses.terms import squared_distance_rows
+from scaleproof.models.output import Output
 from scaleproof.speed import Speed
 from scaleproof.training import TrainConfig, Trainer
 from scaleproof.training.checkpoint import read_checkpoint
-from scaleproof.training.checks import check_alike
 from test_train_command import ENVIRONMENT, QUICK, TESTS
 from training_helpers import QUICK as CONFIG
 from training_helpers import finished, network, small, trainer
@@ -58,6 +57,15 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
         (["TRADES"], "did you mean 'trades'?"),
         (["at", "--si", "--margin", "5"], "must be at least 0 and below 2, for cosines differ by at most 2, got 5.0"),
         (["at", "--si", "--si-half", "inner", "--margin", "-1"], "must be at least 0 and below 2"),
+        (["at", "--step-size", "0"], "must be finite and > 0, got 0.0: give one as 2/255"),
+        (["at", "--step-size", "2"], "must be at most 1 under linf, pixels are in [0, 1], got 2: did you mean 2/255?"),
+        (["at", "--rate", "0"], "rate must be finite and > 0, got 0.0"),
+        (["at", "--checkpoint-seconds", "-1"], "--checkpoint-seconds must be >= 0, got -1: 0 writes one after"),
+        (["at", "--checkpoint-seconds", "nan"], "--checkpoint-seconds must be >= 0, got nan"),
+        (["at", "--model", "vgg"], "resnet-tiny, or module:factory, a function of your own, got 'vgg'"),
+        (["at", "--he", "--model", "vgg"], "resnet-tiny, got 'vgg'"),
+        (["at", "--he", "--model", "networks:plain"], "--model networks:plain: give one of them, or leave out --he"),
+        (["at", "--he", "--model", "resnet18+he"], "got --model resnet18+he: leave out +he, --he gives it"),
         (["at", "--he", "--margin", "2"], "below 2, for cosines differ by at most 2, got 2.0"),
     ],
 )  # fmt: skip
@@ -66,13 +74,6 @@ def test_what_does_not_fit_is_refused(arguments: list[str], message: str, tmp_pa
     assert code != 0
     assert message in error
     assert not (tmp_path / "run").exists()
-
-
-def test_a_part_of_the_test_images_is_no_training_set(tmp_path: Path) -> None:
-    images, mine = load("sample").first(60), tmp_path / "mine.npz"
-    np.savez(mine, images=images.images, labels=images.labels)
-    settings = ["--data", str(mine), "--limit", "40", "--batch-size", "20", "--out", str(tmp_path / "run")]
-    assert "the test images are the training images" in invoke("at", *settings)[1]
 
 
 @pytest.mark.parametrize(("method", "relative"), [("at", 1 / 4), ("rfgsm", 5 / 4), ("gradalign", 1.0)])
@@ -162,11 +163,10 @@ def test_freeat_si_without_its_margin_term_still_follows_the_cosines() -> None:
 
 
 def test_short_runs_keep_their_shape() -> None:
-    """A warm-up of one epoch would be none; a late epoch at the first would be the whole run."""
+    """A warm-up of one epoch would be none."""
     assert TrainConfig(eps_warm_up=5).lasting(12).eps_warm_up == 2
     assert [TrainConfig(eps_warm_up=5).lasting(epochs).eps_warm_up for epochs in (1, 2, 3)] == [0, 0, 2]
     assert TrainConfig().lasting(12).eps_warm_up == 0
-    assert [Guidance().stretched(100, epochs).late_epoch for epochs in (1, 2, 10)] == [2, 3, 8]
 
 
 def test_who_is_refused_sees_nobody_elses_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,16 +179,6 @@ def test_who_is_refused_sees_nobody_elses_results(tmp_path: Path, monkeypatch: p
     assert code != 0
     assert "holds a run with other settings" in error
     assert "selected" not in output
-
-
-def test_a_part_of_the_training_set_is_no_test_set(tmp_path: Path) -> None:
-    images = load("sample-train").first(60)
-    for name, count in (("big", 60), ("small", 40)):
-        part = images.first(count)
-        np.savez(tmp_path / f"{name}.npz", images=part.images, labels=part.labels)
-    settings = ["--data", str(tmp_path / "big.npz"), "--test-data", str(tmp_path / "small.npz")]
-    settings += ["--limit", "40", "--batch-size", "20", "--out", str(tmp_path / "run")]
-    assert "the test images are the training images" in invoke("at", *settings)[1]
 
 
 def test_the_same_norm_is_the_same_ball(tmp_path: Path) -> None:
@@ -205,6 +195,31 @@ def test_the_same_norm_is_the_same_ball(tmp_path: Path) -> None:
     assert base.inner is not None
     assert base.ball is not None
     assert plain.inner.start_size == pytest.approx(base.inner.start_size * 4 / 255 / base.ball.eps)
+
+
+@pytest.mark.parametrize(("step", "passes"), [(0, 1), (1, 2)])
+def test_an_attack_without_guidance_takes_no_pass_for_it_and_ends_where_it_did(
+    monkeypatch: pytest.MonkeyPatch, step: int, passes: int
+) -> None:
+    method, classifier, seen = Guidance().at(0, step), network(), list[int]()
+    assert method.inner is not None
+    x, y = small().batch(0, 16)
+    noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(0))
+    learner = learner_of(classifier.net.train(), method.batch_norm)
+    learner.classifier.net.register_forward_hook(lambda *_: seen.append(1))
+    found = method.adversarial(learner, Batch(x, y, (noise,)))
+    assert len(seen) == passes
+
+    def guided(self: Guided, output: Output, y: Tensor, reference: Output | None) -> Tensor:
+        assert reference is not None
+        return self.objective(output, y) + self.weight * squared_distance_rows(
+            reference.logits, output.logits
+        )
+
+    monkeypatch.setattr(Guided, "needs_reference", True)
+    monkeypatch.setattr(Guided, "__call__", guided)
+    assert torch.equal(method.adversarial(learner, Batch(x, y, (noise,))), found)
+    assert len(seen) == passes + 2
 
 
 @pytest.mark.parametrize(("steps", "folded"), [(1, False), (2, True)])
@@ -229,50 +244,6 @@ def test_one_weight_guides_the_attack_and_the_loss() -> None:
     assert method.inner is not None
     assert isinstance(method.inner.objective, Guided)
     assert (method.weight, method.inner.objective.weight) == (5.0, 5.0)
-
-
-def test_test_images_of_a_class_that_nobody_trains_are_refused(tmp_path: Path) -> None:
-    images = load("sample-train").first(60)
-    for name, labels in (("train", images.labels % 3), ("test", images.labels % 3 + 1)):
-        shifted = images.images if name == "train" else images.images[:, :, ::-1]
-        np.savez(tmp_path / f"{name}.npz", images=shifted, labels=labels)
-    settings = ["--data", str(tmp_path / "train.npz"), "--test-data", str(tmp_path / "test.npz")]
-    code, error, _ = invoke("at", *settings, "--batch-size", "20", "--out", str(tmp_path / "run"))
-    assert code != 0
-    assert "the test images have the label 3, the training images 3 classes" in error
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("names", "others", "message"),
-    [
-        (["cat", "dog", "owl"], ["cat", "owl", "dog"], "class 1 is 'dog' in the training images (train) and 'owl'"),
-        (["cat", "dog", "owl"], ["cat", "dog", "elk"], "class 2 is 'owl' in the training images (train) and 'elk'"),
-        (["0", "10", "2"], None, "class 1 is '10' in the training images (train) and '1' in the test images (test)"),
-        (["cat", "dog", "owl"], ["cat", "dog", "owl"], None),
-        (["cat", "dog", "owl"], None, None),
-        (None, ["cat", "dog", "owl"], None),
-        (["cat", "dog", "owl", "elk"], ["cat", "dog", "owl"], None),
-    ],
-)  # fmt: skip
-def test_classes_that_contradict_are_refused(
-    tmp_path: Path, names: list[str] | None, others: list[str] | None, message: str | None
-) -> None:
-    images, labels = load("sample-train").first(60), load("sample-train").first(60).labels % 3
-    for name, classes in (("train", names), ("test", others)):
-        named = {} if classes is None else {"classes": np.array(classes)}
-        shifted = images.images if name == "train" else images.images[:, :, ::-1]
-        np.savez(tmp_path / f"{name}.npz", images=shifted, labels=labels, **named)  # type: ignore[arg-type]
-    training, test = (load(tmp_path / f"{name}.npz") for name in ("train", "test"))
-    if message is None:
-        check_alike(training, test, "resnet18")
-        return
-    settings = ["--data", str(tmp_path / "train.npz"), "--test-data", str(tmp_path / "test.npz")]
-    code, error, _ = invoke("at", *settings, "--batch-size", "20", "--out", str(tmp_path / "run"))
-    assert code != 0
-    assert message in error
-    assert "the same classes in the same order" in error
-    assert not (tmp_path / "run").exists()
 
 
 def test_the_end_of_a_training_says_that_nobody_examined_it(

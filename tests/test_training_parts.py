@@ -1,4 +1,4 @@
-"""Parts of training: schedules, recipes, augmentation, the split and checkpoints."""
+"""Parts of training: schedules, recipes, augmentation and checkpoints."""
 
 import math
 import re
@@ -16,7 +16,7 @@ from scaleproof.data import Dataset
 from scaleproof.models.specs import import_timm
 from scaleproof.training import Cosine, Cyclic, Steps, TrainConfig, recipe
 from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from scaleproof.training.images import Resident, centred_places, generator, random_places, split
+from scaleproof.training.images import Resident, centred_places, generator, random_places
 
 CPU = torch.device("cpu")
 LONG = Steps((75, 90, 100))
@@ -63,7 +63,8 @@ def test_eps_warms_up_in_equal_parts() -> None:
         ({"validation": -1}, "validation must be a whole number >= 0, got -1"),
         ({"probe_every": 0}, "probe_every must be a whole number >= 1, got 0"),
         ({"seed": -3}, "seed must be a whole number >= 0, got -3"),
-        ({"rate": -0.1}, "rate must be finite and >= 0, got -0.1"),
+        ({"rate": -0.1}, "rate must be finite and > 0, got -0.1"),
+        ({"rate": 0.0}, "rate must be finite and > 0, got 0.0: a larger one, as 0.1"),
         ({"momentum": math.nan}, "momentum must be finite and >= 0, got nan"),
         ({"weight_decay": math.inf}, "weight_decay must be finite and >= 0, got inf"),
         ({"average": 1.0}, "average must be between 0 and 1, got 1.0"),
@@ -219,18 +220,6 @@ def test_random_numbers_depend_on_the_key_alone() -> None:
     assert drawn("order", 0, 3) == first
     others = [drawn("order", 0, 4), drawn("order", 1, 3), drawn("chance", 0, 3), first]
     assert len({tuple(values) for values in others}) == 4
-
-
-def test_the_split_is_disjoint_complete_and_always_the_same() -> None:
-    train, held_out = split(500, 100)
-    assert (len(train), len(held_out)) == (400, 100)
-    assert sorted([*train, *held_out]) == list(range(500))
-    assert (np.diff(train) > 0).all()
-    assert np.array_equal(split(500, 100)[1], held_out)
-    assert held_out.std() > 100  # from all over the set, not a block of it
-    assert len(split(500, 0)[1]) == 0
-    with pytest.raises(ValueError, match="smaller than the training set of 500 images, got 500"):
-        split(500, 500)
 
 
 # Checkpoints.

@@ -165,6 +165,11 @@ def test_what_cannot_be_verified_says_why(stored_run: Path, tmp_path: Path) -> N
         verify(tmp_path / "plain")
     with pytest.raises(ValueError, match=r"must have evaluation.json"):
         verify(tmp_path / "nowhere")
+    (tmp_path / "training.json").write_text("{}")
+    with pytest.raises(
+        ValueError, match=f"a training, give a run of scaleproof evaluate {tmp_path} --keep-examples"
+    ):
+        verify(tmp_path)
     with pytest.raises(ValueError, match="train mode"):
         verify(stored_run, model=load_model("demo").classifier.train())
     done = CliRunner().invoke(app, [*COMMAND, "--attacks", "rand", "--out", str(tmp_path / "rand")])

@@ -80,7 +80,12 @@ def read_json(path: Path) -> Document:
     try:
         values = json.loads(path.read_text())
     except FileNotFoundError:
-        raise ValueError(f"a finished evaluation must have {path.name}, {path.parent} has none") from None
+        remedy = ""
+        if (path.parent / "training.json").is_file():
+            remedy = f": it is a training, give a run of scaleproof evaluate {path.parent} --keep-examples"
+        raise ValueError(
+            f"a finished evaluation must have {path.name}, {path.parent} has none{remedy}"
+        ) from None
     except ValueError as error:
         raise ValueError(f"{path} must be JSON, it is damaged: {error}") from error
     if not isinstance(values, dict):

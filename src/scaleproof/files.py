@@ -1,4 +1,4 @@
-"""Write files so that a reader sees the old one or the new one, never half of one."""
+"""Write files so that a reader sees the old one or the new one, never half of one; say why one is not read."""
 
 from __future__ import annotations
 
@@ -21,3 +21,10 @@ def write_atomically(path: Path, data: bytes) -> Path:
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def unread(error: Exception) -> str:
+    """Why numpy read no arrays, without its advice to load what nobody should."""
+    if "pickle" not in str(error):
+        return str(error)
+    return "it is no file of arrays, or holds Python objects, which are never loaded"

@@ -154,7 +154,7 @@ def show_results(console: Console, found: Reproduction, pictures: Sequence[Path]
     from scaleproof.paper.scales import FULL, scale
 
     for table in found.tables:
-        console.print(Markdown(table_part(table, found.of(table)) + "\n" + own_part(table, found.own)))
+        console.print(Markdown(table_part(table, found) + "\n" + own_part(table, found.own)))
     if found.tables:
         console.print(Markdown(LEGEND))
     if found.scale != FULL.name:

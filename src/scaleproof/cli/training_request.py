@@ -6,7 +6,7 @@ import math
 import re
 import sys
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -71,14 +71,15 @@ class TrainRequest:
         from scaleproof.cli.setup import limited
         from scaleproof.data import load
         from scaleproof.evaluator import checked_mode
-        from scaleproof.models.architectures import checked_architecture
-        from scaleproof.models.specs import is_path
         from scaleproof.train import Plan
         from scaleproof.training.checks import check_alike, plain_settings, probe_threat
 
-        if self.he or (":" not in self.model and not is_path(self.model)):
-            checked_architecture(self.model)
+        self.check_model()
         self.check_si()
+        if not self.checkpoint_seconds >= 0:
+            raise ValueError(
+                f"--checkpoint-seconds must be >= 0, got {self.checkpoint_seconds:g}: 0 writes one after every epoch"
+            )
         found, config = self.adapted, self.adapted.config
         defense = self.defense(found.defense)
         plain_settings(defense)
@@ -122,7 +123,7 @@ class TrainRequest:
 
         found = recipe(self.method, name=self.recipe, architecture=self.model)
         config = self.config(found)
-        stretched = found.defense.stretched(found.config.epochs, config.epochs)
+        stretched = found.defense.stretched(partial(found.config.place, config.epochs))
         return replace(found.with_config(config), defense=stretched)
 
     def folder(self, plan: Plan, seeds: int) -> Path:
@@ -150,6 +151,21 @@ class TrainRequest:
         fast = self.precision != "float32"
         graph = fast if self.graph is None else self.graph
         return Speed(precision=cast("Precision", self.precision), fold=fast, graph=graph)
+
+    def check_model(self) -> None:
+        """A name must be known; a hypersphere head comes with our own networks alone."""
+        from scaleproof.models.architectures import HYPERSPHERE, architectures, checked_architecture
+        from scaleproof.models.specs import is_path
+
+        named = ":" not in self.model and not is_path(self.model)
+        if named:
+            checked_architecture(self.model, "" if self.he else ", or module:factory, a function of your own")
+        if self.he and (not named or self.model.endswith(HYPERSPHERE)):
+            remedy = "leave out +he, --he gives it" if named else "give one of them, or leave out --he"
+            raise ValueError(
+                f"--he gives a hypersphere head to one of our networks, {', '.join(architectures())}, got --model "
+                f"{self.model}: {remedy}"
+            )
 
     def check_si(self) -> None:
         """What changes SI is an error without it."""

@@ -9,6 +9,7 @@ from tokenize import TokenError
 import numpy as np
 
 from scaleproof.data.dataset import CHANNELS, Array, Dataset, label_remedy, shape_remedy
+from scaleproof.files import unread
 
 MOST_CLASSES = 100_000
 _BROKEN = (ValueError, EOFError, OSError, RuntimeError, TokenError, zipfile.BadZipFile, zlib.error)
@@ -66,7 +67,7 @@ def _load(path: Path) -> dict[str, Array]:
         return {key: stored[key] for key in stored.files}
     except _BROKEN as error:
         raise ValueError(
-            f"{path} is not a readable .npz file of plain arrays ({error}). "
+            f"{path} is not a readable .npz file of plain arrays ({unread(error)}). "
             "Write it with np.savez(path, images=..., labels=...)."
         ) from error
 

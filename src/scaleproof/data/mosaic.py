@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from scaleproof.data.dataset import Array, Dataset
+from scaleproof.files import unread
 
 SIDE = 32
 COLUMNS = 100
@@ -137,7 +138,7 @@ def parse_labels(data: bytes, label: str) -> NDArray[np.int64]:
     try:
         labels = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
     except (ValueError, TokenError) as error:
-        raise ValueError(f"{label} is not a readable .npy file of numbers ({error}).") from error
+        raise ValueError(f"{label} is not a readable .npy file of numbers ({unread(error)}).") from error
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.size == 0:
         raise ValueError(
             f"{label} must hold whole numbers in the shape (N,), N at least 1; "

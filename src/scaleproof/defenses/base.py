@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol, Self, get_args
@@ -147,8 +147,8 @@ class Defense(ABC):
         """This defense as it is in one step of an epoch, both counted from 0; most never change."""
         return self
 
-    def stretched(self, before: int, after: int) -> Self:
-        """The same defense for a run of `after` epochs where it was made for `before`."""
+    def stretched(self, place: Callable[[int], int]) -> Self:
+        """The same defense for a run of another length, where the epoch that was number n (from 1) is `place(n)`."""
         return self
 
     def resized(self, share: float) -> Self:

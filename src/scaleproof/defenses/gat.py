@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -31,9 +32,8 @@ class Guidance(Defense):
     def __post_init__(self) -> None:
         check_weights(weight=self.weight, late_factor=self.late_factor)
 
-    def stretched(self, before: int, after: int) -> Self:
-        late = self.late_epoch * after // before
-        return replace(self, late_epoch=late if late > 1 else after + 1)
+    def stretched(self, place: Callable[[int], int]) -> Self:
+        return replace(self, late_epoch=place(self.late_epoch))
 
     def at(self, epoch: int, step: int) -> Self:
         assert self.inner is not None

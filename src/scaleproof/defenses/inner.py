@@ -80,7 +80,10 @@ class Guided:
 
     objective: Objective = cross_entropy
     weight: float = 10.0  # `Guidance` says which, step by step
-    needs_reference = True
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.weight > 0
 
     @property
     def name(self) -> str:
@@ -91,9 +94,11 @@ class Guided:
         return self.objective.needs_features
 
     def __call__(self, output: Output, y: Tensor, reference: Output | None) -> Tensor:
+        value = self.objective(output, y)
+        if not self.needs_reference:
+            return value
         assert reference is not None
-        distance = squared_distance_rows(logits(reference).detach(), logits(output))
-        return self.objective(output, y) + self.weight * distance
+        return value + self.weight * squared_distance_rows(logits(reference).detach(), logits(output))
 
     def with_cosines(self, scale: float) -> Guided:
         return replace(self, objective=cosine_cross_entropy(scale))
@@ -131,8 +136,15 @@ class Inner:
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise ValueError(f"steps of a training attack must be >= 1, got {self.steps}")
-        if not 0 <= self.step_size < float("inf"):
-            raise ValueError(f"step_size must be finite and >= 0, got {self.step_size}")
+        if not 0 < self.step_size < float("inf"):
+            raise ValueError(
+                f"step_size of a training attack must be finite and > 0, got {self.step_size}: give one as 2/255"
+            )
+        if self.threat.norm == "linf" and self.step_size > 1:
+            raise ValueError(
+                f"step_size must be at most 1 under linf, pixels are in [0, 1], got {self.step_size:g}: did you mean "
+                f"{self.step_size:g}/255?"
+            )
         if self.start not in get_args(Start):
             raise ValueError(f"start must be one of {', '.join(get_args(Start))}, got {self.start!r}")
         if self.start_size < 0 or (self.start in ("normal", "signs")) != (self.start_size > 0):

@@ -57,22 +57,24 @@ def build(name: str, classes: int = 10) -> nn.Module:
     return ARCHITECTURES[name](classes=classes)
 
 
-def checked_architecture(name: str) -> str:
-    """The name of one of our architectures, with +he at its end or without, or an error."""
+def checked_architecture(name: str, others: str = "") -> str:
+    """The name of one of our architectures, with +he at its end or without, or an error; `others` may be given, too."""
     plain = name.removesuffix(HYPERSPHERE)
     if plain not in ARCHITECTURES:
         raise ValueError(
-            f"architecture must be one of {', '.join(ARCHITECTURES)}, got {name!r}{nearest(plain)}"
+            f"architecture must be one of {', '.join(ARCHITECTURES)}{others}, got {name!r}{nearest(plain)}"
         )
     return name
 
 
 def nearest(name: str) -> str:
-    """A suggestion to end an error message with, empty where no name comes near."""
-    simple = {known.replace("-", ""): known for known in ARCHITECTURES}
-    asked = name.lower().replace("-", "").replace("_", "")
-    close = difflib.get_close_matches(asked, simple, n=1, cutoff=0.5)
-    return f"; did you mean {simple[close[0]]!r}?" if close else ""
+    """The names that come nearest, to end an error message with; empty where none comes near."""
+    asked = name.lower().replace("-", "").replace("_", "").replace("wideresnet", "wrn")
+    alike = {
+        known: difflib.SequenceMatcher(None, known.replace("-", ""), asked).ratio() for known in ARCHITECTURES
+    }
+    close = [repr(known) for known, share in alike.items() if share == max(0.5, *alike.values())]
+    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 @dataclass(frozen=True, kw_only=True)

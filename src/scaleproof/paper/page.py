@@ -24,7 +24,7 @@ def page(found: Reproduction) -> str:
     """The whole page, without a title."""
     parts = [summary(found), LEGEND + "\n"]
     for table in found.tables:
-        parts += [table_part(table, found.of(table)), own_part(table, found.own)]
+        parts += [table_part(table, found), own_part(table, found.own)]
     return "\n".join([*parts, sentences_part(found.judgements)])
 
 
@@ -81,15 +81,20 @@ def told(judgements: Sequence[Judgement]) -> dict[str, int]:
     return {verdict: sum(one.verdict == verdict for one in judgements) for verdict in VERDICTS}
 
 
-def table_part(table: Table, outcomes: Sequence[Outcome]) -> str:
+def table_part(table: Table, found: Reproduction) -> str:
     """One table of the paper, the rows of which something was measured."""
+    outcomes, compared = found.of(table), found.scale == FULL.name
     title = f"### Table {table.number}: {table.title}\n"
     rows = [row for row in table.rows if any(one.runs for one in outcomes if one.claim.row.id == row.id)]
     if not rows:
         return f"{title}\nNot measured yet: {len(table.rows)} rows, {len(outcomes)} numbers.\n"
     cells = {(one.claim.row.id, one.claim.column.id): one for one in outcomes}
     lines = [
-        [row_name(row), *(cell(cells[row.id, column.id]) for column in table.columns), seeds(row, outcomes)]
+        [
+            row_name(row),
+            *(cell(cells[row.id, column.id], compared) for column in table.columns),
+            seeds(row, outcomes),
+        ]
         for row in rows
     ]
     absent = [row_name(row) for row in table.rows if row not in rows]
@@ -148,15 +153,19 @@ def row_name(row: Row) -> str:
     return f"{row.name}, {row.dataset}, {row.architecture}{''.join(other)}"
 
 
-def cell(outcome: Outcome) -> str:
-    """Measured, with its error, beside what is printed; bold where the verdict is that the number does not hold."""
+def cell(outcome: Outcome, compared: bool) -> str:
+    """Measured, with its error, beside what is printed; bold where the verdict is that the number does not hold.
+
+    The difference of what cannot be `compared`, as that of a smoke test, would mean nothing.
+    """
     decimals, printed = outcome.claim.column.decimals, outcome.claim.value
     if outcome.value is None or outcome.difference is None:
         return f"- ({printed:.{decimals}f})"
     value = f"{outcome.value:.{decimals}f}" + ("~" if outcome.partial else "")
     marked = {FAILS: f"**{value}**", HOLDS: f"{value} ✓"}.get(outcome.verdict, value)
     error = "" if outcome.error is None else f" ± {outcome.error:.{decimals}f}"
-    return f"{marked}{error} ({printed:.{decimals}f}, {outcome.difference:+.{decimals}f})"
+    difference = f", {outcome.difference:+.{decimals}f}" if compared else ""
+    return f"{marked}{error} ({printed:.{decimals}f}{difference})"
 
 
 def seeds(row: Row, outcomes: Sequence[Outcome]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from scaleproof.files import unread
 from scaleproof.report.records import Array
 
 DAMAGE = (ValueError, TypeError, OSError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error)
@@ -19,7 +20,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
             return {name: archive[name] for name in archive.files}
     except DAMAGE as error:
         raise ValueError(
-            f"{path.name} must be an npz archive of plain arrays, but is damaged ({error}); {REMEDY}"
+            f"{path.name} must be an npz archive of plain arrays, but is damaged ({unread(error)}); {REMEDY}"
         ) from error
 
 

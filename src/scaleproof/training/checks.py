@@ -21,6 +21,11 @@ from scaleproof.parallel import ALONE, Group
 from scaleproof.threat import Threat
 from scaleproof.training.config import TrainConfig
 
+SAME_CLASSES = (
+    "Save both .npz files with one list of classes and labels that follow it, or give both folders the same "
+    "subfolders"
+)
+
 
 def probe_threat(defense: Defense) -> Threat:
     """The ball that the defense trains against, 8/255 where it trains against none."""
@@ -74,10 +79,12 @@ def check_classes(classifier: Classifier, x: Tensor, classes: int) -> None:
 
 
 def check_alike(dataset: Dataset, test: Dataset, architecture: str) -> None:
-    """Training and test images have the same classes and channels, and the network takes so many channels."""
+    """Training and test images have the same classes, channels and size, and the network takes so many channels."""
     check_classes_alike(dataset, test)
     check_labels(dataset, test)
+    check_class_counts(dataset, test)
     check_channels(dataset, test, architecture)
+    check_sizes(dataset, test)
 
 
 def check_labels(dataset: Dataset, test: Dataset) -> None:
@@ -100,9 +107,19 @@ def check_classes_alike(dataset: Dataset, test: Dataset) -> None:
     one, other = pairs[wrong]
     raise ValueError(
         f"class {wrong} is {one!r} in the training images ({dataset.name}) and {other!r} in the test images "
-        f"({test.name}): both must name the same classes in the same order. Save both .npz files with one list of "
-        "classes and labels that follow it, or give both folders the same subfolders"
+        f"({test.name}): both must name the same classes in the same order. {SAME_CLASSES}"
     )
+
+
+def check_class_counts(dataset: Dataset, test: Dataset) -> None:
+    """Test images have as many classes as training images; the highest label of a set without names may be lower."""
+    here, there = len(dataset.classes), len(test.classes)
+    unnamed = is_counted(test.classes) and not is_counted(dataset.classes)
+    if here != there and not unnamed:
+        raise ValueError(
+            f"the training images ({dataset.name}) have {here} classes, the test images ({test.name}) {there}: both "
+            f"must have the same. {SAME_CLASSES}"
+        )
 
 
 def is_counted(classes: tuple[str, ...]) -> bool:
@@ -122,6 +139,16 @@ def check_channels(dataset: Dataset, test: Dataset, architecture: str) -> None:
             f"{architecture} takes images of 3 channels, as all networks of ours do, and those of {dataset.name} have "
             f"{channels}: give a network of your own that takes them, as --model module:factory, or make 3 channels of "
             "1, with np.repeat(images, 3, axis=1)"
+        )
+
+
+def check_sizes(dataset: Dataset, test: Dataset) -> None:
+    """Training and test images have the same height and width."""
+    size, other = (one.images.shape[2:] for one in (dataset, test))
+    if size != other:
+        raise ValueError(
+            f"the training images ({dataset.name}) are of {size[0]} x {size[1]} pixels, the test images ({test.name}) "
+            f"of {other[0]} x {other[1]}: both must have the same size, bring one of them to that of the other"
         )
 
 

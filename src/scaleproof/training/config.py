@@ -45,7 +45,11 @@ class TrainConfig:
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be a whole number >= {least}, got {value}")
-        for name in ("rate", "momentum", "weight_decay", "guard_drop"):
+        if not 0 < self.rate < float("inf"):
+            raise ValueError(
+                f"rate must be finite and > 0, got {self.rate}: a larger one, as 0.1; nothing is learned at 0"
+            )
+        for name in ("momentum", "weight_decay", "guard_drop"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be finite and >= 0, got {getattr(self, name)}")
         if self.average is not None and not 0 < self.average < 1:
@@ -74,6 +78,17 @@ class TrainConfig:
         warm_up = max(self.eps_warm_up * epochs // self.epochs, least) if epochs > 2 else 0
         schedule = self.schedule.rescaled(self.epochs, epochs)
         return replace(self, epochs=epochs, schedule=schedule, eps_warm_up=warm_up)
+
+    def place(self, epochs: int, number: int) -> int:
+        """Which epoch of the same training of `epochs` epochs comes where `number` (from 1) does in this one.
+
+        That of its decay, where it begins with one; a run too short for decays ends before it.
+        """
+        decays = self.schedule if isinstance(self.schedule, Steps) else Steps(())
+        if number not in decays.epochs:
+            decays = Steps((number,))
+        moved = decays.rescaled(self.epochs, epochs).epochs
+        return moved[decays.epochs.index(number)] if moved else epochs + 1
 
     def describe(self) -> dict[str, object]:
         return {

@@ -15,16 +15,32 @@ from scaleproof.rng import key_of
 
 PADDING = 4
 SPLIT_KEY = 20220130  # of the held-out images: the same for every run, so that runs can be compared
+SMALL = 10_000  # images; in a larger set chance is balance enough
 
 
-def split(count: int, held_out: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows to train on and rows held out, both in order; the same ones for every seed."""
+def split(labels: NDArray[np.int64], held_out: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to train on and rows held out, both in order; the same ones for every seed.
+
+    Of a small set each class gives its share: else a network that names one class only may do best on them.
+    """
+    count = len(labels)
     if held_out >= count:
         raise ValueError(
             f"validation must be smaller than the training set of {count} images, got {held_out}"
         )
     order = np.random.default_rng(SPLIT_KEY).permutation(count)
+    if count < SMALL:
+        order = order[np.argsort(places_in_class(labels[order]), kind="stable")]
     return np.sort(order[held_out:]), np.sort(order[:held_out])
+
+
+def places_in_class(labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How far into its own class each row stands, from 0 to 1."""
+    places = np.empty(len(labels))
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        places[rows] = (np.arange(len(rows)) + 0.5) / len(rows)
+    return places
 
 
 def generator(device: torch.device, *key: object) -> torch.Generator:

@@ -78,7 +78,7 @@ class Trainer:
         self.classifier, self.defense, self.config, self.group = classifier, defense, config, group
         self.folder, self.checkpoint_seconds = Path(folder) if folder else None, checkpoint_seconds
         self.device, speed = device_of(classifier), speed or Speed()
-        rows, held_out = split(len(dataset), checked_validation(config, len(dataset)))
+        rows, held_out = split(dataset.labels, checked_validation(config, len(dataset)))
         check_batch(config.batch_size, len(rows), group)
         self.images = Resident.of(dataset, rows, self.device)
         self.shape = (self.images.padded.shape[1], *self.images.size)

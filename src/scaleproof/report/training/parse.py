@@ -42,6 +42,8 @@ def parse_training(fields: Fields) -> Training:
         threat=parse_threat(fields.child("threat")),
         held_out=fields.whole("held_out"),
         precision=speed.text("precision"),
+        attack_precision=speed.optional_text("attack_precision"),
+        folded=speed.values.get("folded") is True,
         graph=speed.flag("graph"),
         notes=speed.texts("notes"),
         history=tuple(parse_epoch(row) for row in fields.children("history")),

@@ -85,6 +85,8 @@ class Training:
     threat: Threat
     held_out: int
     precision: str
+    attack_precision: str | None
+    folded: bool  # the weights that the training attack saw
     graph: bool
     notes: tuple[str, ...]
     history: tuple[Epoch, ...]

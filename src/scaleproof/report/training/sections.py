@@ -36,6 +36,7 @@ from scaleproof.report.training.words import (
     graph_text,
     guard_sentences,
     overfitting,
+    precision_text,
     probes,
     term_names,
 )
@@ -201,7 +202,7 @@ def time_section(run: Run, training: Training) -> Section:
         identifier="time",
         title="Time and how it was computed",
         paragraphs=(
-            f"Training: precision {training.precision}, {graph_text(training)}. Attacks on the test images: "
+            f"Training: precision {precision_text(training)}, {graph_text(training)}. Attacks on the test images: "
             f"{speed_sentence(evaluation.speed)[0].lower()}{speed_sentence(evaluation.speed)[1:]}",
             *(f"Note: {note}." for note in notes),
             "The seconds are those of the training steps; probes and the attacks at the end come on top.",

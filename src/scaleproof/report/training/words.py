@@ -191,6 +191,14 @@ def batch_norm_pairs(training: Training) -> list[tuple[str, str]]:
     ]
 
 
+def precision_text(training: Training) -> str:
+    """Print the precision of training, and that of its attack where it ran in another way."""
+    attack = training.attack_precision or training.precision
+    if attack.startswith(training.precision) and not training.folded:
+        return training.precision
+    return f"{training.precision}, its attack in {attack}{' with folded weights' if training.folded else ''}"
+
+
 def graph_text(training: Training) -> str:
     """Say whether the steps of training were captured as one graph."""
     return (
