@@ -61,6 +61,7 @@ class Session:
         own = {"processes": group.size, "first_weights": weights_digest(self.classifier)}
         self.settings: dict[str, object] = json.loads(json.dumps(plan.settings() | own))
         self.lock = ExitStack()
+        self.beside = 0  # how many others share its GPU
         if group.writes:
             self.claim()
         group.wait()
@@ -138,13 +139,19 @@ class Session:
             "test": described(plan.test),
             "threat": vars(plan.attacks[0].threat),
             "held_out": len(trainer.probes["validation"].x) if "validation" in trainer.probes else 0,
-            "speed": trainer.stepper.notes(),
+            "speed": self.speed(),
             "history": trainer.history,
             "results": results,
             "stopped": trainer.stopped,
         }
         write_json(plan.folder / "training.json", document)
         close_run(plan.folder, self.run_json())
+
+    def speed(self) -> dict[str, Any]:
+        """How it was computed, for the record."""
+        found: dict[str, Any] = self.trainer.stepper.notes()
+        told = [f"side by side with {self.beside} more: their work on the GPU is in the seconds, too"]
+        return found | {"notes": found["notes"] + (told if self.beside else [])}
 
     def result(
         self, measured: Classifier, kind: str, epoch: int, weights: Mapping[str, Any], attacked: Attacked
@@ -209,6 +216,7 @@ def carry_out(sessions: Sequence[Session], watch: Watch, attacked: Attacked) -> 
     running: list[tuple[Iterator[None], Any]] = []
     failures: list[str] = []
     for session, stream in zip(sessions, streams, strict=True):
+        session.beside = len(sessions) - 1 if stream is not None else 0
         with streaming(session, stream):
             session.start()
         running.append((session.run(watch, attacked), (session, stream)))

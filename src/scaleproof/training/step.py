@@ -19,6 +19,7 @@ from scaleproof.speed.fold import is_own
 from scaleproof.speed.precision import has_fast_bf16
 from scaleproof.training.checks import checked_outcome
 from scaleproof.training.config import TrainConfig
+from scaleproof.training.diverged import First, told
 from scaleproof.training.images import Resident
 from scaleproof.training.learner import ModelLearner
 from scaleproof.training.sgd import SGD
@@ -60,6 +61,7 @@ class Stepper:
         self.optimizer = SGD(self.parameters, momentum=config.momentum, weight_decay=config.weight_decay)
         self.memory = defense.new_memory(images.plain(slice(0, config.batch_size)))
         self.totals = torch.zeros(SLOTS, dtype=torch.float64, device=self.device)
+        self.first = First(SLOTS, self.device)
         self.names: tuple[str, ...] = ()
         self.graded: list[torch.nn.Parameter] = []
         self.defense = defense
@@ -75,6 +77,7 @@ class Stepper:
             *self.optimizer.momenta,
             *self.memory.values(),
             self.totals,
+            self.first.flags,
         ]
 
     def step(self, defense: Defense, draws: Draws, rate: float) -> None:
@@ -135,8 +138,9 @@ class Stepper:
 
     def count(self, outcome: Outcome, y: Tensor) -> None:
         """Add this batch to the running totals."""
-        self.names = tuple(outcome.terms)
-        right = (logits(outcome.output).argmax(1) == y).sum()
+        self.names, outputs = tuple(outcome.terms), logits(outcome.output)
+        self.first.look(outputs, outcome.terms.values())
+        right = (outputs.argmax(1) == y).sum()
         rows = torch.full_like(right, len(y))
         values = [rows, right, *(term.detach() * len(y) for term in outcome.terms.values())]
         self.totals[: len(values)] += torch.stack([value.double() for value in values])
@@ -157,6 +161,11 @@ class Stepper:
         sums = torch.stack([tensor.detach().double().sum() for tensor in tensors])
         self.group.add_up([sums])  # so that all ranks stop together
         return bool(sums.isfinite().all())
+
+    def fault(self, when: str) -> tuple[str, str]:
+        """What is no number any more, once `is_finite` said so, and the remedy."""
+        outputs, terms = self.first.read(self.names, self.group)
+        return told(when, outputs, terms, bf16=self.bf16)
 
     def notes(self) -> dict[str, object]:
         """What was chosen, for the record."""
