@@ -18,6 +18,9 @@ def write_atomically(path: Path, data: bytes) -> Path:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # the temporary file means nothing to anybody
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     return path
