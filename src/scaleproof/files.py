@@ -19,8 +19,9 @@ def write_atomically(path: Path, data: bytes) -> Path:
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        error.filename, error.filename2 = str(path), None  # the temporary file means nothing to anybody
-        raise
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error  # the temporary file says nothing
     finally:
         temporary.unlink(missing_ok=True)
     return path
