@@ -57,6 +57,7 @@ def test_a_provenance_says_how_its_schedule_was_moved() -> None:
     ("words", "told"),
     [
         ("--epochs 4", "shrunk from 120 to 4 epochs: decays at 3 and 4 (2 at once)"),
+        ("--epochs 2 --schedule constant", "shrunk from 120 to 2 epochs, by another schedule: no decays"),
         ("--epochs 2 --decays 2", "shrunk from 120 to 2 epochs, by another schedule: decay at 2"),
         (
             "--epochs 1 --schedule cosine",

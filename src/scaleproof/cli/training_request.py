@@ -146,18 +146,23 @@ class TrainRequest:
 
     def speed(self) -> Speed:
         from scaleproof.speed import Speed
+        from scaleproof.training.step import check_precision
 
+        check_precision(self.precision)
         fast = self.precision != "float32"
         graph = fast if self.graph is None else self.graph
         return Speed(precision=cast("Precision", self.precision), fold=fast, graph=graph)
 
     def check_si(self) -> None:
         """What changes SI is an error without it."""
+        from scaleproof.defenses.base import check_weights
+
         defaults = {"si_half": "both", "scale": 15.0, "margin": 0.2, "beta": 0.2}
         given = [name for name, value in defaults.items() if getattr(self, name) != value]
         given = [name for name in given if not (self.he and name == "margin")]
         if given and not self.si:
             raise ValueError(f"--{given[0].replace('_', '-')} changes the SI mechanism: give --si too")
+        check_weights(**{"--beta": self.beta})
 
     def seed_list(self) -> list[int]:
         if self.seeds is not None and self.seed != 0:
@@ -232,7 +237,7 @@ class TrainRequest:
         config = found.config
         if self.epochs is not None:
             config = config.lasting(self.epochs)  # refuses what is no number of epochs
-        kinds: dict[str | None, Schedule] = {"cyclic": Cyclic(), "cosine": Cosine()}
+        kinds: dict[str | None, Schedule] = {"constant": Steps(()), "cyclic": Cyclic(), "cosine": Cosine()}
         if self.schedule in kinds and self.decays is None:
             config = replace(config, schedule=kinds[self.schedule])
         elif self.schedule == "steps" and self.decays is None:
@@ -243,7 +248,7 @@ class TrainRequest:
             )
         elif self.schedule not in (None, "steps"):
             raise ValueError(
-                f"--schedule must be steps (with --decays), cyclic or cosine, got {self.schedule!r}"
+                f"--schedule must be constant, steps (with --decays), cyclic or cosine, got {self.schedule!r}"
             )
         if self.decays is not None:
             config = replace(config, schedule=Steps(options.whole_numbers(self.decays, "decays")))

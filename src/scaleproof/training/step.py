@@ -25,6 +25,7 @@ from scaleproof.training.learner import ModelLearner
 from scaleproof.training.sgd import SGD
 
 CHANCE = (nn.modules.dropout._DropoutNd, nn.RReLU)  # layers that draw random numbers in train mode
+PRECISIONS = ("auto", "float32", "tf32", "bf16")
 SLOTS = 16  # of the running totals: rows, right ones, then one a term
 
 
@@ -211,10 +212,17 @@ def has_chance(classifier: Classifier) -> bool:
     return not is_own(classifier.net) or any(isinstance(module, CHANCE) for module in classifier.modules())
 
 
+def check_precision(precision: str) -> None:
+    """Gradients of weights leave the range of fp16."""
+    if precision not in PRECISIONS:
+        raise ValueError(
+            f"the precision of a training must be one of {', '.join(PRECISIONS)}, got {precision!r}"
+        )
+
+
 def trains_in_bf16(speed: Speed, device: torch.device) -> bool:
     """Outer passes in bf16: on a GPU that has it; on a CPU only where it is asked for."""
-    if speed.precision == "fp16":
-        raise ValueError("the precision of a training must be auto, float32, tf32 or bf16, got 'fp16'")
+    check_precision(speed.precision)
     if speed.precision == "auto":
         return device.type == "cuda" and has_fast_bf16(device)
     return speed.precision == "bf16"
