@@ -3,6 +3,7 @@
 python -m pytest -m gpu tests/test_gpu_training.py
 """
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,6 +121,9 @@ def test_seeds_side_by_side_are_the_seeds_alone(tmp_path: Path) -> None:
         train([plan(seed, f"alone-{seed}")])
         one, two = (load_file(tmp_path / f"{kind}-{seed}/last.safetensors") for kind in ("beside", "alone"))
         assert same(one, two)
+        for kind, others in (("beside", True), ("alone", False)):
+            speed = json.loads((tmp_path / f"{kind}-{seed}" / "training.json").read_text())["speed"]
+            assert any("side by side with 2 more" in note for note in speed["notes"]) == others
 
 
 @pytest.mark.parametrize("name", ["preact-resnet18", "resnet50"])

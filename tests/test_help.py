@@ -1,6 +1,7 @@
 """What `--help` names and what errors name are the same."""
 
 import re
+from dataclasses import fields
 
 import pytest
 import typer
@@ -10,6 +11,7 @@ from scaleproof.attacks.suites import SUITES, single_attacks
 from scaleproof.cli.main import app
 from scaleproof.models.architectures import architectures
 from scaleproof.models.specs import OWN
+from scaleproof.training import TrainConfig
 
 
 def named_in(command: str, option: str) -> list[str]:
@@ -27,6 +29,14 @@ def test_attacks_and_suites() -> None:
     for command in ("evaluate", "sweep", "train"):
         words = named_in(command, "attacks")
         assert [word for word in words if word in known] == known, "each once, in the same order"
+
+
+def test_options_of_a_training_that_the_recipe_sets_say_so() -> None:
+    """What the recipe sets is in its defense and its config; a seed is nobody's recipe."""
+    options = typer.main.get_command(app).commands["train"].params  # type: ignore[attr-defined]
+    said = {option.name for option in options if option.show_default == "from the recipe"}
+    trained = {item.name for item in fields(TrainConfig)} & {option.name for option in options} - {"seed"}
+    assert said == trained | {"decays", "norm", "eps", "steps", "step_size", "attack_mode", "weight"}
 
 
 def test_models_and_architectures() -> None:

@@ -16,7 +16,7 @@ HEAVY |= {"transformers", "torchattacks", "foolbox"}
 
 # Data flows from left to right; a module imports from its own group or from those to the left.
 LAYERS = [
-    {"callables", "collapse", "differences", "files", "rng", "parallel", "schemas", "statistics"},
+    {"callables", "collapse", "differences", "files", "locks", "rng", "parallel", "schemas", "statistics"},
     {"planning"},
     {"data"},
     {"threat", "models"},

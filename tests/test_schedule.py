@@ -84,6 +84,7 @@ def test_the_late_weight_of_a_command_is_that_of_its_epochs(tmp_path: Path) -> N
     ("words", "told"),
     [
         ("--epochs 4", "shrunk from 120 to 4 epochs: decays at 3 and 4 (2 at once)"),
+        ("--epochs 2 --schedule constant", "shrunk from 120 to 2 epochs, by another schedule: no decays"),
         ("--epochs 2 --decays 2", "shrunk from 120 to 2 epochs, by another schedule: decay at 2"),
         (
             "--epochs 1 --schedule cosine",

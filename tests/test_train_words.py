@@ -5,17 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner, Result
 
 from scaleproof import Threat, evaluate, suite
+from scaleproof.checks.contract import constant
 from scaleproof.cli.main import app
 from scaleproof.cli.tables import training_remarks, weights_remarks
+from scaleproof.report import render
 from scaleproof.train import Session
 from scaleproof.training import Trainer
+from scaleproof.units import answer_findings
 from test_train_command import QUICK, TESTS
+
+if TYPE_CHECKING:
+    from scaleproof.checks.subject import Subject
 
 CONSTANT = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 3))
 
@@ -32,15 +41,22 @@ def train(*arguments: str) -> Result:
 
 
 @pytest.mark.usefixtures("here")
-def test_weights_with_one_answer_for_everything_are_told(tmp_path: Path) -> None:
+def test_weights_with_one_answer_for_everything_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A rate of next to 0 learns nothing, from weights that answer one class."""
+    monkeypatch.setenv("COLUMNS", "200")
     words = [*QUICK, "--model", "networks:constant", "--rate", "1e-9", "--epochs", "1"]
     done = train("at", *words, "--out", str(tmp_path / "run"))
     assert (
         "note, selected, last and leaking weights: the network answers class 4 for all 20 images, whatever they show"
         in done.output
     )
-    assert "Such weights have learned nothing: train longer" in done.output
+    assert done.output.count(": one answer") == 3, "in each row of the table"
+    page = (render(tmp_path / "run")[0]).read_text()
+    assert '<h1 class="unreliable">' in page
+    assert "<strong>The network answers class 4 for all 20 images, whatever they show:" in page
+    assert "Such weights have learned next to nothing: train longer" in done.output
 
 
 def test_findings_are_told_for_each_set_of_weights() -> None:
@@ -61,6 +77,29 @@ def test_one_answer_is_a_finding_only_where_enough_images_are_of_several_classes
     for labels, told in (([0, 1, 1, 2] * 2, 1), ([1] * 8, 0), ([0, 1, 1, 2, 0, 1, 1], 0), ([2, 1], 0)):
         found = evaluate(CONSTANT.eval(), (x[: len(labels)], torch.tensor(labels)), attacks).findings
         assert sum(finding.name == "one-answer" for finding in found) == told
+
+
+@pytest.mark.parametrize(
+    ("others", "of_one_class", "said"),
+    [
+        (0, 50, "answers class 1 for all 100 images, whatever they show: it tells nothing apart, and its"),
+        (4, 50, "answers class 1 for 96 of 100 images, whatever they show: it tells next to nothing apart"),
+        (5, 50, None),
+        (0, 96, None),
+        (4, 95, "96 of 100"),
+    ],
+)
+def test_the_finding_has_the_limit_of_the_check(others: int, of_one_class: int, said: str | None) -> None:
+    answers, labels = np.ones(100, np.int64), np.zeros(100, np.int64)
+    answers[:others], labels[:of_one_class] = 2, 1
+    found = answer_findings(labels, answers)
+    assert (said is None) == (found == ())
+    assert said is None or said in found[0].meaning
+    seen = cast(
+        "Subject",
+        SimpleNamespace(logits=torch.eye(3)[torch.from_numpy(answers)], all_y=torch.from_numpy(labels)),
+    )
+    assert constant(seen).passed == (said is None)
 
 
 def test_old_trainings_without_findings_are_shown(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from scaleproof.speed import PLAIN, Speed
 from scaleproof.speed.graph import Recorded
 from scaleproof.training import Cyclic, Steps, TrainConfig, Trainer
 from scaleproof.training.checkpoint import files
+from scaleproof.training.guard import current_defense
 from scaleproof.training.probe import Standing
 from scaleproof.training.weights import weights_of
 from training_helpers import COMBINATIONS, QUICK, chosen, finished, network, same, small, trainer
@@ -157,8 +158,9 @@ def test_the_guard_rolls_back_and_takes_smaller_steps(monkeypatch: pytest.Monkey
             assert all(not momentum.any() for momentum in training.stepper.optimizer.momenta)
     assert kept is not None
     assert len(training.history) == 5
-    step = training.current_defense(4).inner.step_size  # type: ignore[union-attr]
-    assert step == pytest.approx(0.8 * 10 / 255)
+    defense = current_defense(training.defense, training.config, 4, training.rollbacks)
+    assert defense.inner is not None
+    assert defense.inner.step_size == pytest.approx(0.8 * 10 / 255)
 
 
 def test_the_average_follows_the_weights() -> None:
@@ -174,8 +176,8 @@ def test_the_average_follows_the_weights() -> None:
 
 
 def test_eps_grows_while_warming_up() -> None:
-    training = trainer("at", replace(QUICK, epochs=5, eps_warm_up=4))
-    sizes = [training.current_defense(epoch).ball.eps * 255 for epoch in range(5)]  # type: ignore[union-attr]
+    config = replace(QUICK, epochs=5, eps_warm_up=4)
+    sizes = [current_defense(chosen("at"), config, epoch, 0).ball.eps * 255 for epoch in range(5)]  # type: ignore[union-attr]
     assert sizes == pytest.approx([2, 4, 6, 8, 8])
 
 

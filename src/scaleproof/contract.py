@@ -30,6 +30,7 @@ MODE_MATTERS = (
 BYTES_ABOVE = (
     2  # the largest pixel of images that were normalised may be a little above 1, of bytes it is far above
 )
+ONE_CLASS = 0.95  # of all answers: a network that gives one class more often tells hardly anything apart
 FEWEST_SORTED = 8  # labels; fewer may come in order by chance
 
 
@@ -117,6 +118,19 @@ def check_order(labels: NDArray[np.int64], classes: int) -> tuple[Finding, ...]:
         "beginning of a sorted set and no sample of it. Shuffle the set before you take its first images"
     )
     return (Finding(name="sorted-images", severity="warning", meaning=meaning),)
+
+
+def commonest(values: NDArray[np.int64]) -> tuple[int, int]:
+    """The value that comes most often, and how often."""
+    found, counts = np.unique(values, return_counts=True)
+    place = int(counts.argmax())
+    return int(found[place]), int(counts[place])
+
+
+def one_answer(answers: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+    """The share of the commonest answer; nothing where the labels, too, are nearly all of one class."""
+    share, expected = (commonest(values)[1] / len(values) for values in (answers, labels))
+    return 0.0 if expected > ONE_CLASS else share
 
 
 @contextmanager

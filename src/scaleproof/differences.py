@@ -13,8 +13,14 @@ OTHERWISE = (
     "the model answers otherwise than then (its weights or code changed; does its factory load or seed them?)"
 )
 CAUSES = {"allow_train_mode", "architecture", "device", "logit_scale", "model", "normalisation", "pixels"}
-COUNT, DIGEST = "images", "pixels"  # where the number of images is another, so is the digest: it is not told
+FOLLOWS = {  # what is not told where another setting explains it
+    "pixels": {"images"},
+    "network_source_sha256": {"architecture"},
+    "first_weights": {"architecture", "config.seed", "data", "network_source_sha256", "pixels"},
+}
 DIGESTS = {
+    "first_weights": "its network begins with other weights (does its factory load or seed them? is torch another?)",
+    "network_source_sha256": "the file of its network's factory changed",
     "pixels": "its images are others: other data, or another number of them",
     "test_pixels": "its test images are others",
 }
@@ -37,12 +43,14 @@ def differences(path: str, old: Any, new: Any) -> list[Difference]:
 def told(found: Sequence[Difference]) -> str:
     """The first few differences in words, and how many more there are.
 
-    Other answers of the model are told as such, and only where no other setting (CAUSES) explains them.
+    Other answers of the model are told as such, and only where no other setting (CAUSES) explains them; nor is what
+    FOLLOWS from another setting told beside it.
     """
     others = [item for item in found if setting(item) != ANSWERS]
     names = set(map(setting, others))
     parts = [OTHERWISE] if len(others) < len(found) and not CAUSES & names else []
-    others = [item for item in others if setting(item) != DIGEST or COUNT not in names]
+    leaves = {item[0] for item in others}
+    others = [item for item in others if not FOLLOWS.get(item[0], set()) & leaves]
     parts += [DIGESTS.get(item[0]) or "{} was {}, is {}".format(*shortened(item)) for item in others]
     words = "; ".join(parts[:MOST_TOLD])
     return words if len(parts) <= MOST_TOLD else f"{words}; and {len(parts) - MOST_TOLD} more"

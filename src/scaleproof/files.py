@@ -18,6 +18,10 @@ def write_atomically(path: Path, data: bytes) -> Path:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error  # the temporary file says nothing
     finally:
         temporary.unlink(missing_ok=True)
     return path

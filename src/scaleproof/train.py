@@ -10,28 +10,24 @@ import copy
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from scaleproof import __version__
-from scaleproof.attacks.base import Attack, attack_settings
-from scaleproof.data import Dataset
-from scaleproof.defenses import Defense, defense_settings
+from scaleproof.defenses import defense_settings
+from scaleproof.differences import differences, setting, told
 from scaleproof.evaluation import Evaluation
 from scaleproof.evaluator import evaluate
 from scaleproof.files import write_atomically
-from scaleproof.models import Classifier, answers, build, load_model, save_model, weights_digest
-from scaleproof.models.architectures import architectures
-from scaleproof.models.specs import is_path
+from scaleproof.locks import alone_in
+from scaleproof.models import Classifier, answers, load_model, save_model, weights_digest
+from scaleproof.models.specs import is_code
 from scaleproof.parallel import ALONE, Group
 from scaleproof.progress import Progress as Step
 from scaleproof.provenance import provenance
-from scaleproof.speed import Speed, on_device
-from scaleproof.speed.precision import has_fast_bf16
+from scaleproof.speed import on_device
 from scaleproof.store import (
     UNITS,
     close_run,
@@ -41,71 +37,14 @@ from scaleproof.store import (
     write_arrays,
     write_json,
 )
-from scaleproof.training import Progress, TrainConfig, Trainer
+from scaleproof.training import Progress, Trainer
 from scaleproof.training.checks import check_batch, check_synchronised
-from scaleproof.training.step import trains_in_bf16
+from scaleproof.training.plan import Plan, described, fresh, trained_on
 from scaleproof.training.weights import load_weights
 
 FILES = {"selected": "model.safetensors", "last": "last.safetensors", "leaking": "leaking.safetensors"}
 Watch = Callable[["Plan", Progress], None]
 Attacked = Callable[["Plan", str, Step], None]  # which weights of a plan, and how far the attacks on them are
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """One training, fully described."""
-
-    name: str  # of the defense, for people: TRADES-SI
-    architecture: str
-    defense: Defense
-    config: TrainConfig
-    recipe: str
-    provenance: str
-    dataset: Dataset
-    test: Dataset
-    attacks: tuple[Attack, ...]
-    speed: Speed
-    device: torch.device
-    folder: Path
-    command: str = ""
-    checkpoint_seconds: float = 60.0
-    sync_batch_norm: bool = False  # over processes; else each has its own statistics, averaged every epoch
-
-    def settings(self) -> dict[str, object]:
-        """All that the weights depend on: two runs with equal settings are the same run."""
-        return {
-            "kind": "training",
-            "scaleproof": __version__,
-            "architecture": self.architecture,
-            "defense": defense_settings(self.defense),
-            "config": self.config.describe(),
-            "recipe": self.recipe,
-            "data": f"{self.dataset.name}/{self.dataset.split}",
-            "pixels": self.dataset.digest(),
-            "test": f"{self.test.name}/{self.test.split}",
-            "test_pixels": self.test.digest(),
-            "attacks": [attack_settings(attack) for attack in self.attacks],
-            "speed": self.speed.settings(),
-            "bf16": trains_in_bf16(self.speed, self.device),
-            "sync_batch_norm": self.sync_batch_norm,
-            "device": self.device.type,
-            **self.cpu_settings(),
-        }
-
-    def cpu_settings(self) -> dict[str, object]:
-        """Left to itself, a CPU uses bf16 in the attack alone, and where it is fast: the weights depend on that."""
-        own = self.device.type == "cpu" and self.speed.precision == "auto"
-        return {"attack_bf16": has_fast_bf16(self.device)} if own else {}
-
-
-def fresh(architecture: str, classes: int, seed: int) -> tuple[Classifier, str]:
-    """A network whose first weights depend on the seed alone, or the one that a spec names; and what to call it."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        if architecture.removesuffix("+he") in architectures():
-            return Classifier(build(architecture, classes)), architecture
-        loaded = load_model(architecture, classes=classes)
-        return loaded.classifier, loaded.architecture if is_path(architecture) else architecture
 
 
 class Session:
@@ -120,12 +59,27 @@ class Session:
         group.share(self.classifier, plan.device)
         check_batch(plan.config.batch_size, len(plan.dataset), group)
         own = {"processes": group.size, "first_weights": weights_digest(self.classifier)}
-        settings = json.loads(json.dumps(plan.settings() | own))
-        self.settings: dict[str, object] = settings
+        self.settings: dict[str, object] = json.loads(json.dumps(plan.settings() | own))
+        self.lock = ExitStack()
+        self.beside = 0  # how many others share its GPU
         if group.writes:
-            open_run(plan.folder, settings)
+            self.claim()
         group.wait()
         self.done = is_finished(plan.folder)
+
+    def claim(self) -> None:
+        """The folder, which is new or holds the same training; for this process alone where there is work left."""
+        folder = self.plan.folder
+        if is_finished(folder):
+            refuse_other_attacks(folder, self.settings)
+            open_run(folder, self.settings)
+            if is_code(self.plan.architecture):
+                load_model(str(folder))  # refuses weights of a network that answered otherwise
+            return
+        with ExitStack() as lock:
+            lock.enter_context(alone_in(folder))
+            open_run(folder, self.settings)
+            self.lock = lock.pop_all()
 
     def start(self) -> None:
         plan = self.plan
@@ -185,13 +139,19 @@ class Session:
             "test": described(plan.test),
             "threat": vars(plan.attacks[0].threat),
             "held_out": len(trainer.probes["validation"].x) if "validation" in trainer.probes else 0,
-            "speed": trainer.stepper.notes(),
+            "speed": self.speed(),
             "history": trainer.history,
             "results": results,
             "stopped": trainer.stopped,
         }
         write_json(plan.folder / "training.json", document)
         close_run(plan.folder, self.run_json())
+
+    def speed(self) -> dict[str, Any]:
+        """How it was computed, for the record."""
+        found: dict[str, Any] = self.trainer.stepper.notes()
+        told = [f"side by side with {self.beside} more: their work on the GPU is in the seconds, too"]
+        return found | {"notes": found["notes"] + (told if self.beside else [])}
 
     def result(
         self, measured: Classifier, kind: str, epoch: int, weights: Mapping[str, Any], attacked: Attacked
@@ -239,7 +199,16 @@ def train(
     folders = [plan.folder for plan in plans]
     if len(set(folders)) != len(folders):
         raise ValueError(f"plans must go to different folders, got {', '.join(map(str, folders))}")
-    sessions = [session for session in (Session(plan, group) for plan in plans) if not session.done]
+    with ExitStack() as locks:
+        sessions = []
+        for plan in plans:
+            sessions.append(Session(plan, group))
+            locks.callback(sessions[-1].lock.close)
+        carry_out([session for session in sessions if not session.done], watch, attacked)
+
+
+def carry_out(sessions: Sequence[Session], watch: Watch, attacked: Attacked) -> None:
+    """A step of each in turn, until all are finished or have failed."""
     stream: Any = torch.cuda.Stream
     devices = [session.plan.device for session in sessions]
     apart = len(sessions) > 1
@@ -247,6 +216,7 @@ def train(
     running: list[tuple[Iterator[None], Any]] = []
     failures: list[str] = []
     for session, stream in zip(sessions, streams, strict=True):
+        session.beside = len(sessions) - 1 if stream is not None else 0
         with streaming(session, stream):
             session.start()
         running.append((session.run(watch, attacked), (session, stream)))
@@ -258,7 +228,7 @@ def train(
                         running.remove(work)
             except ValueError as error:  # one diverged: the others go on
                 running.remove(work)
-                failures.append(f"{work[1][0].plan.folder}: {error}" if len(plans) > 1 else str(error))
+                failures.append(f"{work[1][0].plan.folder}: {error}" if len(sessions) > 1 else str(error))
     if failures:
         raise DivergenceError("\n".join(failures))
 
@@ -270,6 +240,16 @@ class DivergenceError(ValueError):
     """Trainings that came to no result, each with its folder; others that ran beside them are finished."""
 
 
+def refuse_other_attacks(folder: Path, settings: Mapping[str, object]) -> None:
+    """A finished training whose attacks alone were others needs no training anew."""
+    found = differences("", json.loads((folder / "run.json").read_text()).get("settings", {}), settings)
+    if found and {setting(item) for item in found} == {"attacks"}:
+        raise ValueError(
+            f"{folder} holds this training, finished, with other attacks at its end ({told(found)}): attack its "
+            f"weights by `scaleproof evaluate {folder} --attacks ...`; another --out trains them anew"
+        )
+
+
 def streaming(session: Session, stream: Any) -> ExitStack:
     """The device and the stream of a session."""
     stack = ExitStack()
@@ -277,24 +257,6 @@ def streaming(session: Session, stream: Any) -> ExitStack:
     if stream is not None:
         stack.enter_context(torch.cuda.stream(stream))
     return stack
-
-
-def trained_on(plan: Plan) -> str:
-    """Data and ball of a training in a few words, kept with the weights."""
-    ball = plan.attacks[0].threat
-    eps = f"{255 * ball.eps:.4g}/255" if ball.norm == "linf" else f"{ball.eps:g}"
-    return f"{plan.name} on {plan.dataset.name}, {ball.norm} {eps}"
-
-
-def described(dataset: Dataset) -> dict[str, object]:
-    return {
-        "name": dataset.name,
-        "split": dataset.split,
-        "count": len(dataset),
-        "classes": list(dataset.classes),
-        "sha256": dataset.digest(),
-        "source": dataset.source,
-    }
 
 
 __all__ = ["DivergenceError", "Plan", "fresh", "train"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scaleproof.attacks.base import Attack, attack_settings
-from scaleproof.contract import Finding, check_order
+from scaleproof.contract import ONE_CLASS, Finding, check_order, commonest, one_answer
 from scaleproof.evaluation import EMPTY, VERDICTS, AttackResult
 from scaleproof.images import Rows
 
@@ -83,12 +83,15 @@ def doubts(
 
 
 def answer_findings(labels: NDArray[np.int64], prediction: NDArray[np.int64]) -> tuple[Finding, ...]:
-    """A network with one answer for images of several classes: no attack can change it, and it means nothing."""
-    if len(labels) < FEWEST_ALIKE or len(np.unique(prediction)) > 1 or len(np.unique(labels)) == 1:
+    """A network with hardly more than one answer for images of several classes: what withstands attacks is a class."""
+    if len(labels) < FEWEST_ALIKE or one_answer(prediction, labels) <= ONE_CLASS:
         return ()
+    answer, count = commonest(prediction)
+    images = f"all {len(labels)}" if count == len(labels) else f"{count} of {len(labels)}"
+    hardly = "" if count == len(labels) else "next to "
     meaning = (
-        f"the network answers class {int(prediction[0])} for all {len(labels)} images, whatever they show: it tells "
-        "nothing apart, and its accuracy, attacked or not, is the share of that class"
+        f"the network answers class {answer} for {images} images, whatever they show: it tells {hardly}nothing apart, "
+        f"and its accuracy, attacked or not, is {hardly}the share of that class"
     )
     return (Finding(name="one-answer", severity="note", meaning=meaning),)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from scaleproof.checks.shares import seldom
 from scaleproof.checks.subject import Subject
-from scaleproof.contract import MODE_MATTERS
+from scaleproof.contract import MODE_MATTERS, ONE_CLASS, one_answer
 from scaleproof.diagnosis import Check, at_most
 from scaleproof.models.classifier import Classifier
 from scaleproof.statistics import paired
@@ -19,7 +19,6 @@ NORMALISATIONS = {
 }
 SAME = 1e-3  # of logits, relative to their spread
 GAIN_LIMIT = 0.1
-ONE_CLASS = 0.95
 FOREIGN_LIMIT = 0.5
 REPEATS = 4
 CHANCE = 0.05
@@ -131,8 +130,7 @@ def normalisation(subject: Subject) -> Check:
 
 
 def constant(subject: Subject) -> Check:
-    decided, labels = (most_common(values) for values in (subject.logits.argmax(1), subject.all_y))
-    value = 0.0 if labels > ONE_CLASS else decided
+    value = one_answer(*(values.cpu().numpy() for values in (subject.logits.argmax(1), subject.all_y)))
     return at_most(
         "constant", "More than one answer", value, ONE_CLASS,
         "The share of images with the model's commonest answer; a constant one cannot be changed and is of no use.",
@@ -158,10 +156,6 @@ def first(subject: Subject) -> Tensor:
 def relative(one: Tensor, other: Tensor) -> float:
     spread = float(one.std(correction=0)) or 1.0
     return float((one - other).abs().max()) / spread
-
-
-def most_common(values: Tensor) -> float:
-    return float(torch.bincount(values.clamp_min(0)).max()) / len(values)
 
 
 CONTRACT = (

@@ -6,12 +6,15 @@ import ctypes
 import errno
 import os
 import sys
+import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+import scaleproof
 from scaleproof import __version__
 from scaleproof.cli import (
     analyse,
@@ -87,6 +90,7 @@ def main() -> None:
     """Run a command; a user's mistake is one line and exit code 2, not a traceback."""
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # waiting threads leave the cores to others
     keep_freed_memory()
+    warnings.showwarning = show_warning(warnings.showwarning)
     try:
         app()
     except ValueError as error:
@@ -111,9 +115,43 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # of glibc's malloc.h
 
 
 def advice(error: OSError) -> str:
+    """What is wrong with which file or folder, and what to do about it."""
+    place = None if error.filename is None else Path(str(error.filename))
+    where = "" if place is None else f" at {place}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk is full ({error}); finished work is kept: free some space and run the same command again"
+        return (
+            f"the disk is full{where}; finished work is kept: free some space and run the same command again"
+        )
+    if place is not None and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{place} may not be used ({error.strerror}): change its rights, or {ANOTHER}"
+    blocks = file_among(place) if error.errno in (errno.ENOTDIR, errno.EEXIST) else None
+    if blocks is not None:
+        return f"{place} cannot be a folder, for {blocks} is a file: {ANOTHER}"
     return str(error)
+
+
+ANOTHER = "give another path (--out, where it is the folder of the run)"
+
+
+def file_among(place: Path | None) -> Path | None:
+    """A path or the one above it that is a file where a folder was wanted."""
+    candidates = [] if place is None else [place, *place.parents]
+    return next((path for path in candidates if path.exists() and not path.is_dir()), None)
+
+
+def show_warning(show: Callable[..., None]) -> Callable[..., None]:
+    """Warnings of this package are notes, as those on results are; those of others stay as they were."""
+
+    def note(message: Warning | str, category: type[Warning], filename: str, *rest: Any) -> None:
+        if category is UserWarning and Path(filename).is_relative_to(PACKAGE):
+            typer.echo(f"note: {message}", err=True)
+        else:
+            show(message, category, filename, *rest)
+
+    return note
+
+
+PACKAGE = Path(scaleproof.__file__).parent
 
 
 def fail(message: str) -> None:

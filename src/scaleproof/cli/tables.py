@@ -196,8 +196,10 @@ def training_table(document: Document) -> Table:
         found = result["evaluation"]
         robust = [percent(attack["robust"]) for attack in found["attacks"]]
         held_out = kind != "selected" or document["held_out"]
+        called = CHECKPOINTS[kind] if held_out else "last (nothing was held out)"
+        alike = "one-answer" in finding_names(found)
         table.add_row(
-            CHECKPOINTS[kind] if held_out else "last (nothing was held out)",
+            f"{called}: one answer" if alike else called,
             str(result["epoch"]),
             percent(found["clean"]),
             *robust,
@@ -223,6 +225,10 @@ def training_remarks(document: Document) -> list[str]:
     return [*said, "Robust accuracy is an upper bound."]
 
 
+def finding_names(evaluation: Document) -> set[str]:
+    return {finding["name"] for finding in evaluation.get("findings", [])}
+
+
 def weights_remarks(results: Document) -> list[str]:
     """The findings about each set of weights, once where several have the same."""
     found: dict[tuple[str, str], list[str]] = {}
@@ -233,6 +239,6 @@ def weights_remarks(results: Document) -> list[str]:
         f"{severity}, {' and '.join(filter(None, (', '.join(kinds[:-1]), kinds[-1])))} weights: {meaning}."
         for (severity, meaning), kinds in found.items()
     ]
-    names = {one["name"] for result in results.values() for one in result["evaluation"].get("findings", [])}
-    advice = "Such weights have learned nothing: train longer, on more images or at another --rate."
+    names = set().union(*(finding_names(result["evaluation"]) for result in results.values()))
+    advice = "Such weights have learned next to nothing: train longer, on more images or at another --rate."
     return [*said, advice] if "one-answer" in names else said

@@ -34,7 +34,7 @@ def command(
     schedule: chosen.Schedule = None,
     weight: chosen.Weight = None,
     norm: chosen.Norm = None,
-    eps: options.Eps = None,
+    eps: chosen.Eps = None,
     steps: chosen.Steps = None,
     step_size: chosen.StepSize = None,
     eps_warm_up: chosen.EpsWarmUp = None,

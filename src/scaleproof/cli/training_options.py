@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-Hidden = {"show_default": False}
+Hidden: dict[str, Any] = {"show_default": False}
+FromRecipe: dict[str, Any] = {"show_default": "from the recipe"}
 
 Method = Annotated[
     str,
@@ -34,38 +35,51 @@ TestData = Annotated[
     str | None, typer.Option(help="Test images, where --data has none of its own.", **Hidden)
 ]
 TestLimit = Annotated[int | None, typer.Option(help="Test on the first N test images only.", **Hidden)]
-Recipe = Annotated[str | None, typer.Option(help="pang, mart, paper-literal, svhn or original.", **Hidden)]
-Epochs = Annotated[int | None, typer.Option(help="The schedule is stretched or shrunk to fit.", **Hidden)]
-Decays = Annotated[str | None, typer.Option(help="Epochs (from 1) of the decays, as 75,90,100.", **Hidden)]
-Rate = Annotated[float | None, typer.Option(help="Learning rate.", **Hidden)]
-WeightDecay = Annotated[float | None, typer.Option(help="On all parameters.", **Hidden)]
-BatchSize = Annotated[int | None, typer.Option(help="Images a step.", **Hidden)]
+Recipe = Annotated[
+    str | None,
+    typer.Option(
+        help="pang, mart, paper-literal, svhn or original; by default original for free, gat, rfgsm and gradalign, "
+        "pang for the others.",
+        **Hidden,
+    ),
+]
+Epochs = Annotated[int | None, typer.Option(help="The schedule is stretched or shrunk to fit.", **FromRecipe)]
+Decays = Annotated[
+    str | None, typer.Option(help="Epochs (from 1) of the decays, as 75,90,100.", **FromRecipe)
+]
+Rate = Annotated[float | None, typer.Option(help="Learning rate.", **FromRecipe)]
+WeightDecay = Annotated[float | None, typer.Option(help="On all parameters.", **FromRecipe)]
+BatchSize = Annotated[int | None, typer.Option(help="Images a step.", **FromRecipe)]
 Weight = Annotated[
-    float | None, typer.Option(help="Of the term of trades, alp, mart, gat or gradalign: lambda.", **Hidden)
+    float | None,
+    typer.Option(help="Of the term of trades, alp, mart, gat or gradalign: lambda.", **FromRecipe),
 ]
-Steps = Annotated[int | None, typer.Option(help="Of the training attack.", **Hidden)]
-StepSize = Annotated[str | None, typer.Option(help="Of the training attack, as 2/255.", **Hidden)]
+Eps = Annotated[str | None, typer.Option(help="Size of the perturbation, as 8/255 or 0.5.", **FromRecipe)]
+Steps = Annotated[int | None, typer.Option(help="Of the training attack.", **FromRecipe)]
+StepSize = Annotated[str | None, typer.Option(help="Of the training attack, as 2/255.", **FromRecipe)]
 Norm = Annotated[
-    str | None, typer.Option(help="linf or l2 (with --eps; steps keep their share of eps).", **Hidden)
+    str | None, typer.Option(help="linf or l2 (with --eps; steps keep their share of eps).", **FromRecipe)
 ]
-Schedule = Annotated[str | None, typer.Option(help="steps (with --decays), cyclic or cosine.", **Hidden)]
-EpsWarmUp = Annotated[int | None, typer.Option(help="Epochs over which eps grows.", **Hidden)]
+Schedule = Annotated[
+    str | None, typer.Option(help="constant, steps (with --decays), cyclic or cosine.", **FromRecipe)
+]
+EpsWarmUp = Annotated[int | None, typer.Option(help="Epochs over which eps grows.", **FromRecipe)]
 Average = Annotated[
-    float | None, typer.Option(help="Keep a running mean of the weights, as 0.999.", **Hidden)
+    float | None, typer.Option(help="Keep a running mean of the weights, as 0.999.", **FromRecipe)
 ]
 Augment = Annotated[
     bool | None,
     typer.Option(
         "--augment/--no-augment",
-        help="Random crops and flips of the training images; the recipe says.",
-        **Hidden,
+        help="Random crops and flips of the training images.",
+        **FromRecipe,
     ),
 ]
 AttackMode = Annotated[
-    str | None, typer.Option(help="BatchNorm in the training attack: eval or train.", **Hidden)
+    str | None, typer.Option(help="BatchNorm in the training attack: eval or train.", **FromRecipe)
 ]
 Guard = Annotated[
-    str | None, typer.Option(help="When PGD accuracy collapses: off, stop or rollback.", **Hidden)
+    str | None, typer.Option(help="When PGD accuracy collapses: off, stop or rollback.", **FromRecipe)
 ]
 Seeds = Annotated[str | None, typer.Option(help="Several, side by side: 0,1,2.", **Hidden)]
 Precision = Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from scaleproof.cli import options
+from scaleproof.cli.training_words import check_model, fitted, resized, schedule
 
 if TYPE_CHECKING:
     from scaleproof.data import Dataset
@@ -74,7 +74,7 @@ class TrainRequest:
         from scaleproof.train import Plan
         from scaleproof.training.checks import check_alike, plain_settings, probe_threat
 
-        self.check_model()
+        check_model(self.model, he=self.he)
         self.check_si()
         if not self.checkpoint_seconds >= 0:
             raise ValueError(
@@ -147,33 +147,23 @@ class TrainRequest:
 
     def speed(self) -> Speed:
         from scaleproof.speed import Speed
+        from scaleproof.training.step import check_precision
 
+        check_precision(self.precision)
         fast = self.precision != "float32"
         graph = fast if self.graph is None else self.graph
         return Speed(precision=cast("Precision", self.precision), fold=fast, graph=graph)
 
-    def check_model(self) -> None:
-        """A name must be known; a hypersphere head comes with our own networks alone."""
-        from scaleproof.models.architectures import HYPERSPHERE, architectures, checked_architecture
-        from scaleproof.models.specs import is_path
-
-        named = ":" not in self.model and not is_path(self.model)
-        if named:
-            checked_architecture(self.model, "" if self.he else ", or module:factory, a function of your own")
-        if self.he and (not named or self.model.endswith(HYPERSPHERE)):
-            remedy = "leave out +he, --he gives it" if named else "give one of them, or leave out --he"
-            raise ValueError(
-                f"--he gives a hypersphere head to one of our networks, {', '.join(architectures())}, got --model "
-                f"{self.model}: {remedy}"
-            )
-
     def check_si(self) -> None:
         """What changes SI is an error without it."""
+        from scaleproof.defenses.base import check_weights
+
         defaults = {"si_half": "both", "scale": 15.0, "margin": 0.2, "beta": 0.2}
         given = [name for name, value in defaults.items() if getattr(self, name) != value]
         given = [name for name in given if not (self.he and name == "margin")]
         if given and not self.si:
             raise ValueError(f"--{given[0].replace('_', '-')} changes the SI mechanism: give --si too")
+        check_weights(**{"--beta": self.beta})
 
     def seed_list(self) -> list[int]:
         if self.seeds is not None and self.seed != 0:
@@ -242,27 +232,11 @@ class TrainRequest:
 
     def config(self, found: Recipe) -> TrainConfig:
         """The recipe's, with what was asked for in its place; a schedule follows the number of epochs."""
-        from scaleproof.training import Cosine, Cyclic, Steps
-        from scaleproof.training.schedule import Schedule
-
         config = found.config
         if self.epochs is not None:
             config = config.lasting(self.epochs)  # refuses what is no number of epochs
-        kinds: dict[str | None, Schedule] = {"cyclic": Cyclic(), "cosine": Cosine()}
-        if self.schedule in kinds and self.decays is None:
-            config = replace(config, schedule=kinds[self.schedule])
-        elif self.schedule == "steps" and self.decays is None:
-            raise ValueError("--schedule steps needs --decays: the epochs at whose start the rate falls")
-        elif self.schedule in kinds:
-            raise ValueError(
-                f"--decays goes with --schedule steps, got --schedule {self.schedule}: give one of them"
-            )
-        elif self.schedule not in (None, "steps"):
-            raise ValueError(
-                f"--schedule must be steps (with --decays), cyclic or cosine, got {self.schedule!r}"
-            )
-        if self.decays is not None:
-            config = replace(config, schedule=Steps(options.whole_numbers(self.decays, "decays")))
+        asked = schedule(self.schedule, self.decays)
+        config = config if asked is None else replace(config, schedule=asked)
         given = {
             "rate": self.rate,
             "weight_decay": self.weight_decay,
@@ -274,25 +248,3 @@ class TrainRequest:
         }
         changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         return replace(config, **changes)
-
-
-def resized(base: Defense, eps: float) -> Defense:
-    """The defense against a ball of this size, where it has one that can be resized."""
-    if base.ball is None:
-        raise ValueError(
-            f"--eps is for methods with a ball, {base.name} has none: give its class an inner attack, or leave it out"
-        )
-    found = base.resized(eps / base.ball.eps)
-    if found.ball is None or not math.isclose(found.ball.eps, eps, rel_tol=1e-6):
-        raise ValueError(
-            f"--eps {eps:g} does not reach {base.name}, whose resized() leaves another ball: let it change its ball"
-        )
-    return found
-
-
-def fitted(config: TrainConfig, count: int) -> TrainConfig:
-    """Refuse a batch larger than the data before anything is computed."""
-    from scaleproof.training.checks import check_batch, checked_validation
-
-    check_batch(config.batch_size, count - checked_validation(config, count))
-    return config

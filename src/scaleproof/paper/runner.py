@@ -22,6 +22,7 @@ from queue import Queue
 from runpy import run_module
 from typing import IO
 
+from scaleproof.locks import locked
 from scaleproof.paper.steps import DONE, STALE, Chain, Step
 
 Tell = Callable[[str], None]
@@ -46,10 +47,10 @@ def held(folder: Path, tell: Tell, given_up: Callable[[], bool] = lambda: False)
     """The lock of a chain's folder: whoever comes second waits. It ends with the process, however that ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+") as stream:
-        if not taken(stream):
+        if not locked(stream.fileno()):
             stream.seek(0)
             tell(f"{folder}: another process works here ({stream.read().strip()}); waiting for it")
-            while not taken(stream):
+            while not locked(stream.fileno()):
                 if given_up():
                     raise KeyboardInterrupt from None
                 time.sleep(WAIT)
@@ -57,17 +58,6 @@ def held(folder: Path, tell: Tell, given_up: Callable[[], bool] = lambda: False)
         stream.write(f"{os.getpid()}\n")
         stream.flush()
         yield stream
-
-
-def taken(stream: IO[str]) -> bool:
-    """Whether the lock could be had without waiting."""
-    import fcntl
-
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 class Runner:

@@ -37,6 +37,16 @@ def checks_sentence(evaluation: Evaluation) -> str:
     )
 
 
+def alarm(evaluation: Evaluation | None) -> str:
+    """Say why the number must not be quoted, or nothing where it may."""
+    if evaluation is None:
+        return ""
+    if not words.trusted(evaluation):
+        return checks_sentence(evaluation)
+    found = [finding.meaning for finding in evaluation.findings if finding.name == "one-answer"]
+    return f"{found[0][:1].upper()}{found[0][1:]}." if found else ""
+
+
 def checks_section(run: Provenance, evaluation: Evaluation) -> Section:
     """Build the section on checks, those that failed first."""
     tables = (checks_table(run, evaluation),) if evaluation.checks else ()

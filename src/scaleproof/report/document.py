@@ -2,8 +2,8 @@
 
 from scaleproof.report import scale, tables, words
 from scaleproof.report.analysis.sections import analysis_document, analysis_sections
-from scaleproof.report.checks import checks_section, checks_sentence
-from scaleproof.report.records import Evaluation, Run
+from scaleproof.report.checks import alarm, checks_section
+from scaleproof.report.records import Run
 from scaleproof.report.sections import (
     Document,
     Section,
@@ -49,11 +49,6 @@ def build_document(run: Run) -> Document:
         ),
         alarm=alarm(run.evaluation),
     )
-
-
-def alarm(evaluation: Evaluation | None) -> str:
-    """Say why the number must not be quoted, or nothing where it may."""
-    return "" if evaluation is None or words.trusted(evaluation) else checks_sentence(evaluation)
 
 
 def headline(run: Run) -> str:

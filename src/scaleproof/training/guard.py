@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from scaleproof.collapse import Accuracies, collapsed
+from scaleproof.defenses.base import Defense
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.weights import Best
+
+GENTLER = 0.8  # the attack's step after a rollback, relative to the one before
 
 
 def fall(
@@ -29,3 +33,13 @@ def fall(
     if not collapsed(before, now, config.guard_drop, count=held_out, eps_share=share):
         return None
     return f"PGD accuracy fell from {before.pgd:.1f} (epoch {best.epoch}) to {now.pgd:.1f}"
+
+
+def current_defense(defense: Defense, config: TrainConfig, number: int, rollbacks: int) -> Defense:
+    """The defense of an epoch: a smaller ball while warming up, a gentler step after rollbacks."""
+    share = config.eps_share(number)
+    found = defense if share == 1 else defense.resized(share)
+    if rollbacks and found.inner is not None:
+        step_size = found.inner.step_size * GENTLER**rollbacks
+        found = replace(found, inner=replace(found.inner, step_size=step_size))
+    return found

@@ -19,11 +19,13 @@ from scaleproof.speed.fold import is_own
 from scaleproof.speed.precision import has_fast_bf16
 from scaleproof.training.checks import checked_outcome
 from scaleproof.training.config import TrainConfig
+from scaleproof.training.diverged import First, told
 from scaleproof.training.images import Resident
 from scaleproof.training.learner import ModelLearner
 from scaleproof.training.sgd import SGD
 
 CHANCE = (nn.modules.dropout._DropoutNd, nn.RReLU)  # layers that draw random numbers in train mode
+PRECISIONS = ("auto", "float32", "tf32", "bf16")
 SLOTS = 16  # of the running totals: rows, right ones, then one a term
 
 
@@ -60,6 +62,7 @@ class Stepper:
         self.optimizer = SGD(self.parameters, momentum=config.momentum, weight_decay=config.weight_decay)
         self.memory = defense.new_memory(images.plain(slice(0, config.batch_size)))
         self.totals = torch.zeros(SLOTS, dtype=torch.float64, device=self.device)
+        self.first = First(SLOTS, self.device)
         self.names: tuple[str, ...] = ()
         self.graded: list[torch.nn.Parameter] = []
         self.defense = defense
@@ -75,6 +78,7 @@ class Stepper:
             *self.optimizer.momenta,
             *self.memory.values(),
             self.totals,
+            self.first.flags,
         ]
 
     def step(self, defense: Defense, draws: Draws, rate: float) -> None:
@@ -135,8 +139,9 @@ class Stepper:
 
     def count(self, outcome: Outcome, y: Tensor) -> None:
         """Add this batch to the running totals."""
-        self.names = tuple(outcome.terms)
-        right = (logits(outcome.output).argmax(1) == y).sum()
+        self.names, outputs = tuple(outcome.terms), logits(outcome.output)
+        self.first.look(outputs, outcome.terms.values())
+        right = (outputs.argmax(1) == y).sum()
         rows = torch.full_like(right, len(y))
         values = [rows, right, *(term.detach() * len(y) for term in outcome.terms.values())]
         self.totals[: len(values)] += torch.stack([value.double() for value in values])
@@ -157,6 +162,11 @@ class Stepper:
         sums = torch.stack([tensor.detach().double().sum() for tensor in tensors])
         self.group.add_up([sums])  # so that all ranks stop together
         return bool(sums.isfinite().all())
+
+    def fault(self, when: str) -> tuple[str, str]:
+        """What is no number any more, once `is_finite` said so, and the remedy."""
+        outputs, terms = self.first.read(self.names, self.group)
+        return told(when, outputs, terms, bf16=self.bf16)
 
     def notes(self) -> dict[str, object]:
         """What was chosen, for the record."""
@@ -202,10 +212,17 @@ def has_chance(classifier: Classifier) -> bool:
     return not is_own(classifier.net) or any(isinstance(module, CHANCE) for module in classifier.modules())
 
 
+def check_precision(precision: str) -> None:
+    """Gradients of weights leave the range of fp16."""
+    if precision not in PRECISIONS:
+        raise ValueError(
+            f"the precision of a training must be one of {', '.join(PRECISIONS)}, got {precision!r}"
+        )
+
+
 def trains_in_bf16(speed: Speed, device: torch.device) -> bool:
     """Outer passes in bf16: on a GPU that has it; on a CPU only where it is asked for."""
-    if speed.precision == "fp16":
-        raise ValueError("the precision of a training must be auto, float32, tf32 or bf16, got 'fp16'")
+    check_precision(speed.precision)
     if speed.precision == "auto":
         return device.type == "cuda" and has_fast_bf16(device)
     return speed.precision == "bf16"

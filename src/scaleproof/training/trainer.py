@@ -10,7 +10,7 @@ import copy
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,10 @@ from scaleproof.training.checks import (
     identity,
     probe_threat,
 )
+from scaleproof.training.clock import Clock
 from scaleproof.training.config import TrainConfig
-from scaleproof.training.guard import fall
+from scaleproof.training.diverged import check_weights, failure, slower
+from scaleproof.training.guard import current_defense, fall
 from scaleproof.training.images import Resident, centred_places, generator, random_places, split
 from scaleproof.training.learner import layout
 from scaleproof.training.probe import Probe, Standing
@@ -44,7 +46,6 @@ from scaleproof.training.weights import Best, State, head_norm, load_weights, mo
 
 CHECK_EVERY = 50  # steps between looks at the loss
 CHEAP = 20.0  # a checkpoint that takes a twentieth of the time since the last one is written at once
-GENTLER = 0.8  # the attack's step after a rollback, relative to the one before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +87,7 @@ class Trainer:
         if self.device.type == "cuda":
             classifier.to(memory_format=layout(speed, trains_in_bf16(speed, self.device)))  # type: ignore[call-overload]
         classifier.train()
+        check_weights(classifier)
         check_network(classifier, defense, self.images.plain(slice(0, 8)), len(dataset.classes))
         self.stepper = Stepper(classifier, defense, self.images, config, speed, group)
         self.averaged = None if config.average is None else copy.deepcopy(classifier)
@@ -127,12 +129,13 @@ class Trainer:
         for number in range(len(self.history), self.config.epochs):
             if self.stopped is not None:
                 break
-            began = time.monotonic()
+            clock = Clock()
             for step in self.epoch(number):
                 if step < self.steps:
-                    yield self.progress(number, step)
-            self.close_epoch(number, time.monotonic() - began)
-            self.elapsed += time.monotonic() - began
+                    with clock.others_turn(self.device):
+                        yield self.progress(number, step)
+            self.close_epoch(number, clock.seconds())
+            self.elapsed += clock.seconds()
             due = time.monotonic() - written >= min(self.checkpoint_seconds, CHEAP * cost)
             if due or self.over(number):
                 started = time.monotonic()
@@ -155,7 +158,7 @@ class Trainer:
             len(self.images), generator=generator(torch.device("cpu"), "order", seed, number)
         )
         chance = generator(device, "chance", seed, number)
-        defense = self.current_defense(number)
+        defense = current_defense(self.defense, self.config, number, self.rollbacks)
         for step, rows in enumerate(torch.split(order.to(device), self.config.batch_size)):
             places = (
                 random_places(len(rows), chance) if self.config.augment else centred_places(len(rows), device)
@@ -172,15 +175,6 @@ class Trainer:
             yield step + 1
         self.check_loss(number, self.steps - 1, weights=True)
 
-    def current_defense(self, number: int) -> Defense:
-        """The defense of an epoch: a smaller ball while warming up, a gentler step after rollbacks."""
-        share = self.config.eps_share(number)
-        defense = self.defense if share == 1 else self.defense.resized(share)
-        if self.rollbacks and defense.inner is not None:
-            step_size = defense.inner.step_size * GENTLER**self.rollbacks
-            defense = replace(defense, inner=replace(defense.inner, step_size=step_size))
-        return defense
-
     def noise(self, defense: Defense, count: int, chance: torch.Generator) -> tuple[Tensor, ...]:
         shape = (count, *self.shape)
         draw = {"uniform": torch.rand, "normal": torch.randn}
@@ -196,13 +190,8 @@ class Trainer:
 
     def check_loss(self, number: int, step: int, *, weights: bool = False) -> None:
         if not self.stepper.is_finite(weights=weights):
-            raise self.diverged(f"the loss is NaN or infinite in epoch {number + 1}, by step {step + 1}")
-
-    def diverged(self, what: str) -> ValueError:
-        found = None if self.folder is None else read_checkpoint(self.folder)
-        kept = "" if found is None else f"; the checkpoint of epoch {found.epoch} is kept in {self.folder}"
-        remedy = f"lower the learning rate{', or train in float32' if self.stepper.bf16 else ''}"
-        return ValueError(f"{what}{kept}: {remedy}")
+            fault = self.stepper.fault(f"in epoch {number + 1}, by step {step + 1}")
+            raise failure(*fault, self.folder)
 
     def close_epoch(self, number: int, seconds: float) -> None:
         """Measure, select, guard."""
@@ -221,7 +210,8 @@ class Trainer:
                 standing = Standing(*self.group.agreed(list(asdict(own).values())))
                 record[name] = asdict(standing)
                 if not all(map(math.isfinite, record[name].values())):
-                    raise self.diverged(f"the network's outputs are NaN or infinite after epoch {number + 1}")
+                    what = f"the network's outputs are NaN or infinite after epoch {number + 1}"
+                    raise failure(what, slower(self.stepper.bf16), self.folder)
                 self.best[name].offer(standing.pgd, number + 1, weights_of(self.measured))
             self.watch(record)
         rows = len(self.images) * self.defense.replays

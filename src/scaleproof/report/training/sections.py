@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from scaleproof.report import tables, words
-from scaleproof.report.checks import checks_section, checks_sentence
+from scaleproof.report.checks import alarm, checks_section
 from scaleproof.report.records import Finding, Run
 from scaleproof.report.sections import (
     Document,
@@ -70,7 +70,7 @@ def training_document(run: Run, training: Training) -> Document:
             settings_section(training),
             provenance_section(provenance_pairs(run, training)),
         ),
-        alarm="" if words.trusted(chosen.evaluation) else checks_sentence(chosen.evaluation),
+        alarm=alarm(chosen.evaluation),
     )
 
 

@@ -1,0 +1,95 @@
+"""What a training says when its numbers are none any more, and what its seconds are."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from scaleproof.defenses.base import Batch, Defense, Learner, Memory, Outcome
+from scaleproof.parallel import ALONE
+from scaleproof.training import Trainer
+from scaleproof.training.diverged import First, told
+from training_helpers import QUICK, finished, network, small, trainer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken(Defense):
+    """A term that is NaN from some epoch on."""
+
+    name, label = "broken", "Broken"
+    since: int = 0
+    on: bool = False
+
+    def at(self, epoch: int, step: int) -> Broken:
+        return replace(self, on=epoch >= self.since)
+
+    def outcome(self, learner: Learner, batch: Batch, memory: Memory) -> Outcome:
+        output = learner.outputs(batch.x, "clean")
+        extra = 0 * output.logits.sum()
+        if self.on:
+            extra = extra + torch.nan
+        found = {"clean": self.classified(output, batch.y), "extra": extra}
+        return self.finished(found, output, batch.y)
+
+
+def message(defense: Defense, folder: Path | None = None, rate: float = 0.02) -> str:
+    config = replace(QUICK, epochs=3, rate=rate)
+    training = Trainer(network(), small(), defense, config, folder=folder, checkpoint_seconds=0)
+    with pytest.raises(ValueError, match="NaN or infinite") as caught:
+        finished(training)
+    return str(caught.value)
+
+
+def test_the_term_that_is_no_number_is_named(tmp_path: Path) -> None:
+    said = message(Broken(since=1), tmp_path)
+    assert said.startswith(
+        "the loss is NaN or infinite in epoch 2, by step 3 (first in it 'extra', of outputs that"
+    )
+    assert f"; the checkpoint of epoch 1 is kept in {tmp_path}: look at how 'extra' is computed" in said
+
+
+def test_the_rate_is_blamed_where_the_networks_outputs_are_no_numbers() -> None:
+    said = message(Broken(since=9), rate=1e30)
+    assert (
+        "in epoch 1, by step 3 (the network's outputs were before it): lower the learning rate; where" in said
+    )
+
+
+def test_what_came_first_stays_first() -> None:
+    first, outputs = First(16, torch.device("cpu")), torch.zeros(2, 3)
+    good, bad = torch.tensor(1.0), torch.tensor(torch.inf)
+    first.look(outputs, [good, good])
+    assert first.read(("a", "b"), ALONE) == (False, [])
+    assert told("now", False, [], bf16=True) == (
+        "weights or statistics are NaN or infinite now (the loss was a number)",
+        "lower the learning rate, or train in float32",
+    )
+    first.look(outputs, [good, bad])
+    first.look(outputs + torch.nan, [bad, bad])
+    assert first.read(("a", "b"), ALONE) == (False, ["b"])
+
+
+def test_weights_that_are_no_numbers_are_told_before_the_training() -> None:
+    net = network()
+    with torch.no_grad():
+        net.net.get_parameter("head.weight")[0, 0] = torch.nan
+    with pytest.raises(
+        ValueError, match=r"before a training begins, net.head.weight has NaN .* \(1 of \d+ tensors"
+    ):
+        Trainer(net, small(), Broken(), QUICK)
+
+
+def test_seconds_are_those_of_ones_own_steps() -> None:
+    """A training that waits for others between its steps took no longer for it, and its record says so."""
+    training = trainer("standard", replace(QUICK, epochs=1, validation=0, test_probe=0))
+    began = time.monotonic()
+    for _ in training.run():
+        time.sleep(0.5)
+    waited = (training.steps - 1) * 0.5
+    assert training.history[0]["seconds"] < time.monotonic() - began - waited
+    assert training.elapsed < time.monotonic() - began - waited
+    assert training.history[0]["images_per_second"] == pytest.approx(64 / training.history[0]["seconds"])
