@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
-from scaleproof.cli.main import advice
+from scaleproof.cli.main import advice, main
 from scaleproof.files import write_atomically
 from scaleproof.training.checkpoint import files
 from test_train_command import ENVIRONMENT, QUICK, TESTS, kill_at
@@ -70,3 +71,11 @@ def test_a_damaged_checkpoint_is_a_note(tmp_path: Path) -> None:
     assert code == 0
     assert f"note: {last.name} is damaged: " in said
     assert "UserWarning" not in said
+
+
+def test_commands_of_one_process_leave_its_warnings_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    show = warnings.showwarning
+    monkeypatch.setattr(sys, "argv", ["scaleproof", "--version"])
+    with pytest.raises(SystemExit):
+        main()
+    assert warnings.showwarning is show

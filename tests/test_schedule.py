@@ -69,6 +69,8 @@ def test_gats_late_weight_comes_with_its_second_decay_in_runs_of_any_length(epoc
 def test_a_place_that_no_decay_has_keeps_its_share_of_the_run() -> None:
     assert [TrainConfig().place(epochs, 87) for epochs in (1, 30, 120)] == [2, 21, 87]
     assert [recipe("rfgsm").config.place(epochs, 5) for epochs in (1, 15, 30)] == [2, 5, 10]
+    for epochs in (1, 30, 120, 200):
+        assert [TrainConfig().place(epochs, number) for number in (1, 121)] == [1, epochs + 1]
 
 
 def test_the_late_weight_of_a_command_is_that_of_its_epochs(tmp_path: Path) -> None:

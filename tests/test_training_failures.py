@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
 
 from scaleproof.defenses.base import Batch, Defense, Learner, Memory, Outcome
-from scaleproof.parallel import ALONE
+from scaleproof.parallel import ALONE, Group
 from scaleproof.training import Trainer
 from scaleproof.training.diverged import First, told
 from training_helpers import QUICK, finished, network, small, trainer
@@ -71,6 +72,30 @@ def test_what_came_first_stays_first() -> None:
     first.look(outputs, [good, bad])
     first.look(outputs + torch.nan, [bad, bad])
     assert first.read(("a", "b"), ALONE) == (False, ["b"])
+
+
+class Both:
+    """Rank 0 of two processes, the other of which found something, too."""
+
+    rank, size = 0, 2
+
+    def __init__(self, other: First) -> None:
+        self.other = other
+
+    def add_up(self, tensors: list[torch.Tensor]) -> None:
+        tensors[0][1] = self.other.flags
+
+
+@pytest.mark.parametrize(("sound", "found"), [(0, (True, ["b"])), (1, (False, ["b"])), (-1, (True, []))])
+def test_what_came_first_on_any_process(sound: int, found: tuple[bool, list[str]]) -> None:
+    """A term that is NaN on one process gives all of them weights, and outputs, that are."""
+    good, bad, outputs = torch.tensor(1.0), torch.tensor(torch.nan), torch.zeros(2, 3)
+    mine, other = First(16, torch.device("cpu")), First(16, torch.device("cpu"))
+    for one in (mine,) * max(-sound, 0) + (other,) * max(sound, 0):
+        one.look(outputs, [good, good])
+    mine.look(outputs, [good, bad])
+    other.look(outputs + torch.nan, [good, good])
+    assert mine.read(("a", "b"), cast("Group", Both(other))) == found
 
 
 def test_weights_that_are_no_numbers_are_told_before_the_training() -> None:

@@ -1,11 +1,15 @@
 """Which images a training holds out."""
 
 import hashlib
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from scaleproof.training.checks import identity
 from scaleproof.training.images import split
+from training_helpers import QUICK, chosen, finished, small, trainer
 
 
 def test_the_split_is_disjoint_complete_and_always_the_same() -> None:
@@ -33,3 +37,13 @@ def test_the_split_of_a_large_set_is_that_of_all_results() -> None:
         hashlib.sha256(rows.tobytes()).hexdigest()[:16] for rows in split(np.arange(50_000) % 10, 1000)
     ]
     assert digests == ["670c135553f9f105", "91160889e3b04715"]
+
+
+def test_a_checkpoint_from_before_small_sets_were_balanced_is_not_gone_on_with(tmp_path: Path) -> None:
+    """Its network was trained on images that would be held out now."""
+    older = trainer("standard", replace(QUICK, epochs=1), tmp_path)
+    del older.identity["held_out"]
+    finished(older)
+    with pytest.raises(ValueError, match=r"another training \(an older version began it, which held out"):
+        finished(trainer("standard", replace(QUICK, epochs=1), tmp_path))
+    assert "held_out" not in identity(small(), chosen("at"), replace(QUICK, validation=0))

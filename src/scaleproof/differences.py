@@ -20,6 +20,7 @@ FOLLOWS = {  # what is not told where another setting explains it
 }
 DIGESTS = {
     "first_weights": "its network begins with other weights (does its factory load or seed them? is torch another?)",
+    "held_out": "an older version began it, which held out other images",
     "network_source_sha256": "the file of its network's factory changed",
     "pixels": "its images are others: other data, or another number of them",
     "test_pixels": "its test images are others",

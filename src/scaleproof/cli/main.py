@@ -90,7 +90,8 @@ def main() -> None:
     """Run a command; a user's mistake is one line and exit code 2, not a traceback."""
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # waiting threads leave the cores to others
     keep_freed_memory()
-    warnings.showwarning = show_warning(warnings.showwarning)
+    before = warnings.showwarning
+    warnings.showwarning = show_warning(before)
     try:
         app()
     except ValueError as error:
@@ -101,6 +102,8 @@ def main() -> None:
         if type(error).__name__ != "OutOfMemoryError":
             raise
         fail("the device ran out of memory: give a smaller --batch-size")
+    finally:  # a process may run many commands
+        warnings.showwarning = before
 
 
 def keep_freed_memory() -> None:

@@ -20,6 +20,7 @@ from scaleproof.models.hypersphere import HypersphereHead
 from scaleproof.parallel import ALONE, Group
 from scaleproof.threat import Threat
 from scaleproof.training.config import TrainConfig
+from scaleproof.training.images import SMALL
 
 SAME_CLASSES = (
     "Save both .npz files with one list of classes and labels that follow it, or give both folders the same "
@@ -114,8 +115,7 @@ def check_classes_alike(dataset: Dataset, test: Dataset) -> None:
 def check_class_counts(dataset: Dataset, test: Dataset) -> None:
     """Test images have as many classes as training images; the highest label of a set without names may be lower."""
     here, there = len(dataset.classes), len(test.classes)
-    unnamed = is_counted(test.classes) and not is_counted(dataset.classes)
-    if here != there and not unnamed:
+    if here != there and not (there < here and is_counted(test.classes)):
         raise ValueError(
             f"the training images ({dataset.name}) have {here} classes, the test images ({test.name}) {there}: both "
             f"must have the same. {SAME_CLASSES}"
@@ -169,9 +169,11 @@ def check_head(classifier: Classifier, defense: Defense, x: Tensor) -> None:
 
 
 def identity(dataset: Dataset, defense: Defense, config: TrainConfig) -> dict[str, Any]:
-    """What makes one training another one, as plain data."""
+    """What makes one training another one, as plain data; checkpoints from before small sets were balanced have less."""
+    balanced = len(dataset) < SMALL and checked_validation(config, len(dataset)) > 0
     return {
         "defense": plain_settings(defense),
+        **({"held_out": "a share of each class"} if balanced else {}),
         **json.loads(json.dumps({"config": config.describe(), "pixels": dataset.digest()})),
     }
 

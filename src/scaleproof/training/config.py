@@ -82,13 +82,16 @@ class TrainConfig:
     def place(self, epochs: int, number: int) -> int:
         """Which epoch of the same training of `epochs` epochs comes where `number` (from 1) does in this one.
 
-        That of its decay, where it begins with one; a run too short for decays ends before it.
+        That of its decay, where it begins with one; a run too short for decays ends before it, and the first epoch
+        stays the first.
         """
+        if number <= 1:
+            return number
         decays = self.schedule if isinstance(self.schedule, Steps) else Steps(())
         if number not in decays.epochs:
             decays = Steps((number,))
         moved = decays.rescaled(self.epochs, epochs).epochs
-        return moved[decays.epochs.index(number)] if moved else epochs + 1
+        return moved[decays.epochs.index(number)] if moved and number <= self.epochs else epochs + 1
 
     def describe(self) -> dict[str, object]:
         return {

@@ -17,18 +17,22 @@ class First:
     """What was the first to be no number: outputs, then terms by place. It stays on the device, where no step waits."""
 
     def __init__(self, slots: int, device: torch.device) -> None:
-        self.flags = torch.zeros(slots, dtype=torch.bool, device=device)
+        self.flags = torch.zeros(1 + slots, dtype=torch.int64, device=device)  # after the steps that had none
 
     def look(self, outputs: Tensor, terms: Iterable[Tensor]) -> None:
         """Of one step; nothing counts after the first step that had any."""
         found = torch.stack([~outputs.isfinite().all(), *(~term.detach().isfinite() for term in terms)])
-        self.flags[: len(found)].logical_or_(found & ~self.flags.any())
+        sound = ~self.flags[1:].any()
+        self.flags[1 : 1 + len(found)] += found & sound
+        self.flags[0] += sound & ~found.any()
 
     def read(self, names: Sequence[str], group: Group) -> tuple[bool, list[str]]:
-        """Whether outputs of the network were among them, and which terms were, on any rank."""
-        flags = self.flags.double()
-        group.add_up([flags])
-        outputs, *terms = (flags > 0).tolist()
+        """Whether outputs of the network were among them, and which terms were, on the ranks that had any first."""
+        table = self.flags.new_zeros(group.size, len(self.flags))
+        table[group.rank] = self.flags
+        group.add_up([table])
+        table = table[table[:, 1:].any(1)]
+        outputs, *terms = table[table[:, 0] == table[:, 0].amin(), 1:].any(0).tolist() if len(table) else [False]
         return outputs, [name for name, flag in zip(names, terms, strict=False) if flag]
 
 
