@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from scaleproof.cli.main import app
-from scaleproof.locks import LOCK, alone_in
+from scaleproof.locks import LOCK, alone_in, is_at
 from test_train_command import ENVIRONMENT, TESTS
 
 NET = """
@@ -134,3 +134,10 @@ def test_where_there_are_no_locks_everybody_is_let_in(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "fcntl", None)
     with alone_in(Path("run")), alone_in(Path("run")):
         assert Path("run").is_dir()
+
+
+def test_a_lock_that_was_removed_is_nobodys(tmp_path: Path) -> None:
+    with (tmp_path / LOCK).open("w") as stream:
+        assert is_at(tmp_path / LOCK, stream.fileno())
+        (tmp_path / LOCK).unlink()
+        assert not is_at(tmp_path / LOCK, stream.fileno())

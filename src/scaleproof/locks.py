@@ -49,4 +49,7 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 def is_at(path: Path, descriptor: int) -> bool:
     """Whether an open file is still the one at this place: who had it before may have removed it just now."""
-    return path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor))
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

@@ -169,7 +169,7 @@ def check_head(classifier: Classifier, defense: Defense, x: Tensor) -> None:
 
 
 def identity(dataset: Dataset, defense: Defense, config: TrainConfig) -> dict[str, Any]:
-    """What makes one training another one, as plain data; checkpoints from before small sets were balanced have less."""
+    """What makes one training another one, as plain data; older checkpoints say less of what small sets hold out."""
     balanced = len(dataset) < SMALL and checked_validation(config, len(dataset)) > 0
     return {
         "defense": plain_settings(defense),

@@ -32,7 +32,9 @@ class First:
         table[group.rank] = self.flags
         group.add_up([table])
         table = table[table[:, 1:].any(1)]
-        outputs, *terms = table[table[:, 0] == table[:, 0].amin(), 1:].any(0).tolist() if len(table) else [False]
+        outputs, *terms = (
+            table[table[:, 0] == table[:, 0].amin(), 1:].any(0).tolist() if len(table) else [False]
+        )
         return outputs, [name for name, flag in zip(names, terms, strict=False) if flag]
 
 
