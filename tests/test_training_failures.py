@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import cast
 
 import pytest
 import torch
+from torch import nn
 
 from scaleproof.defenses.base import Batch, Defense, Learner, Memory, Outcome
+from scaleproof.models import Classifier
 from scaleproof.parallel import ALONE, Group
 from scaleproof.training import Trainer
-from scaleproof.training.diverged import First, told
+from scaleproof.training.diverged import First, numbers, told
 from training_helpers import QUICK, finished, network, small, trainer
 
 
@@ -118,3 +121,21 @@ def test_seconds_are_those_of_ones_own_steps() -> None:
     assert training.history[0]["seconds"] < time.monotonic() - began - waited
     assert training.elapsed < time.monotonic() - began - waited
     assert training.history[0]["images_per_second"] == pytest.approx(64 / training.history[0]["seconds"])
+
+
+def test_a_mask_of_infinities_is_no_damage() -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = nn.Flatten(), nn.Linear(3 * 32 * 32, 3)
+            self.register_buffer("mask", torch.tensor([0.0, -math.inf]))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = self.head(self.body(x)) + torch.softmax(self.mask, 0).sum()
+            return logits
+
+    classifier = Classifier(Masked())
+    assert sum(tensor.numel() for tensor in numbers(classifier)) == 3 * 3 * 32 * 32 + 3
+    classifier.net.get_buffer("mask")[0] = math.nan
+    with pytest.raises(ValueError, match=r"net\.mask has NaN"):
+        numbers(classifier)

@@ -65,12 +65,18 @@ def failure(what: str, remedy: str, folder: Path | None) -> ValueError:
     return ValueError(f"{what}{kept}: {remedy}")
 
 
-def check_weights(classifier: Classifier) -> None:
-    """A training cannot begin from weights that are no numbers."""
-    named = (*classifier.named_parameters(), *classifier.named_buffers())
-    wrong = [name for name, tensor in named if not bool(tensor.isfinite().all())]
+def numbers(classifier: Classifier) -> list[Tensor]:
+    """The tensors that have to stay numbers, which they are: weights and statistics, not masks of infinities."""
+    named = [*classifier.named_parameters(), *classifier.named_buffers()]
+    masks = {name for name, tensor in classifier.named_buffers() if bool(tensor.isinf().any())}
+    wrong = [
+        name
+        for name, tensor in named
+        if bool(tensor.isnan().any() if name in masks else ~tensor.isfinite().all())
+    ]
     if wrong:
         raise ValueError(
             f"weights must be numbers before a training begins, {wrong[0]} has NaN or infinite ones "
             f"({len(wrong)} of {len(named)} tensors do): look at what builds or loads the network"
         )
+    return [tensor for name, tensor in named if name not in masks and tensor.is_floating_point()]

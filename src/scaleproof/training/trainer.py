@@ -36,7 +36,7 @@ from scaleproof.training.checks import (
 )
 from scaleproof.training.clock import Clock
 from scaleproof.training.config import TrainConfig
-from scaleproof.training.diverged import check_weights, failure, slower
+from scaleproof.training.diverged import failure, slower
 from scaleproof.training.guard import current_defense, fall
 from scaleproof.training.images import Resident, centred_places, generator, random_places, split
 from scaleproof.training.learner import layout
@@ -87,9 +87,8 @@ class Trainer:
         if self.device.type == "cuda":
             classifier.to(memory_format=layout(speed, trains_in_bf16(speed, self.device)))  # type: ignore[call-overload]
         classifier.train()
-        check_weights(classifier)
-        check_network(classifier, defense, self.images.plain(slice(0, 8)), len(dataset.classes))
         self.stepper = Stepper(classifier, defense, self.images, config, speed, group)
+        check_network(classifier, defense, self.images.plain(slice(0, 8)), len(dataset.classes))
         self.averaged = None if config.average is None else copy.deepcopy(classifier)
         threat = probe_threat(defense)
         self.probes: dict[str, Probe] = {}
