@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pretended_graphs import Call, Graph, aten, on_host, tensors_in
-from pretended_tensors import DEVICE, PLACES, DeviceGenerator, Held, each, filler, moved, to_cuda
+from pretended_tensors import DEVICE, PLACES, DeviceGenerator, Held, each, filler, moved, tensor_of, to_cuda
 
 COPIES = {aten.copy_.default, aten._to_copy.default}
 INDEXING = {aten.index.Tensor, aten.index_put_.default, aten.index_put.default}
@@ -133,7 +133,7 @@ def check_capture(operation: Any, args: Any, kwargs: Any, tensors: list[Tensor],
         by_values = any(tensor.dtype in (torch.bool, torch.uint8) for tensor in tensors_in([args[1]]))
     from_host = any(not isinstance(tensor, Held) and tensor.dim() > 0 for tensor in tensors)
     own_chance = kwargs.get("generator") is not None  # a graph knows the device's generator alone
-    if operation in READING or by_values or from_host or own_chance or (tensors and crosses):
+    if by_values or from_host or own_chance or (tensors and crosses):
         raise RuntimeError(f"operation not permitted when stream is capturing ({operation})")
 
 
@@ -195,6 +195,7 @@ def pretended_gpu() -> Iterator[None]:
         for name, value in stand_ins(pretended).items():
             stack.enter_context(mock.patch.object(torch.cuda, name, value))
         stack.enter_context(mock.patch.object(torch, "Generator", DeviceGenerator))
+        stack.enter_context(mock.patch.object(torch, "tensor", tensor_of))
         stack.enter_context(mock.patch.object(Tensor, "to", moved))
         stack.enter_context(mock.patch.object(Tensor, "cuda", to_cuda))
         stack.enter_context(mock.patch("scaleproof.speed.steps.HAS_TRITON", False))

@@ -48,19 +48,19 @@ class Graph:
     def __init__(self, run: Callable[[Call], Any]) -> None:
         self.run = run  # how the device makes a call
         self.calls: list[tuple[Call, list[Tensor]]] = []
-        self.fresh: dict[int, Tensor] = {}  # results in memory of their own, by their place
-        self.saved: dict[int, tuple[Tensor, Tensor]] = {}  # memory from outside and what it held
+        self.fresh: list[Tensor] = []  # results in memory of their own
+        self.saved: dict[int, tuple[Tensor, Tensor]] = {}  # memory that was written to, and what it held
 
     def record(self, call: Call) -> Any:
         for tensor in call.written():
             where = place(tensor)
-            if where not in self.fresh and where not in self.saved:
+            if where not in self.saved:
                 whole = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
                 self.saved[where] = (whole, whole.clone())
         result = self.run(call)
         found, given = tensors_in([result]), {place(tensor) for tensor in call.given()}
-        fresh = {place(tensor): tensor for tensor in found if place(tensor) not in given}
-        self.fresh |= fresh
+        fresh = [tensor for tensor in found if place(tensor) not in given]
+        self.fresh += fresh
         if fresh or call.written():  # all others are views
             self.calls.append((call, found))
         return result
@@ -68,7 +68,7 @@ class Graph:
     def put_back(self) -> None:
         for whole, value in self.saved.values():
             whole.copy_(value)
-        for tensor in self.fresh.values():
+        for tensor in self.fresh:
             tensor.fill_(filler(tensor.dtype))
 
     def replay(self) -> None:

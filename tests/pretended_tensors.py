@@ -11,7 +11,7 @@ from torch import Tensor
 
 HOST, DEVICE = torch.device("cpu"), torch.device("cuda", 0)
 PLACES = {DEVICE.type, "meta"}  # what Python calls the device, and what C++ does
-HOST_GENERATOR, HOST_TO = torch.Generator, Tensor.to
+HOST_GENERATOR, HOST_TENSOR, HOST_TO = torch.Generator, torch.tensor, Tensor.to
 
 
 class Held(Tensor):
@@ -35,7 +35,6 @@ class Held(Tensor):
 
     device = property(lambda self: DEVICE)
     is_cuda = property(lambda self: True)
-    is_cpu = property(lambda self: False)
     is_meta = property(lambda self: False)
 
     @property
@@ -98,6 +97,11 @@ def moved(tensor: Tensor, *args: Any, copy: bool = False, memory_format: Any = N
         return tensor
     layout = {} if memory_format is None else {"memory_format": memory_format}
     return HOST_TO(tensor, device=place, dtype=dtype, non_blocking=later, copy=copy, **layout)
+
+
+def tensor_of(data: Any, *, device: Any = None, **kwargs: Any) -> Tensor:
+    """torch.tensor."""
+    return moved(HOST_TENSOR(data, **kwargs), device)
 
 
 def to_cuda(tensor: Tensor, *_: Any, **kwargs: Any) -> Tensor:

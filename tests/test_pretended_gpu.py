@@ -35,6 +35,7 @@ def test_tensors_of_two_devices_do_not_meet(mixed: Callable[[Tensor, Tensor], ob
 def test_what_may_cross() -> None:
     there = torch.ones(3).cuda()
     assert (str(there.device), there.is_cuda, there.cpu().is_cuda) == ("cuda:0", True, False)
+    assert not there.is_meta
     assert there.to("cuda") is there
     assert (there + torch.tensor(1.0)).tolist() == [2.0, 2.0, 2.0], "a number of the host"
     assert there[torch.tensor([0, 1])].is_cuda, "indices of the host"
@@ -45,7 +46,7 @@ def test_what_may_cross() -> None:
 def test_networks_and_generators_know_their_device() -> None:
     net = deepcopy(nn.Linear(3, 3).to("cuda"))
     net(torch.ones(1, 3, device="cuda")).sum().backward()
-    assert net.weight.grad is not None
+    assert isinstance(net.weight, nn.Parameter)
     assert all(parameter.is_cuda and parameter.grad.is_cuda for parameter in net.parameters())
     assert [torch.Generator(name).device.type for name in ("cpu", "cuda")] == ["cpu", "cuda"]
 
@@ -76,6 +77,7 @@ def test_a_copy_to_the_host_is_there_when_somebody_waited(copied: str) -> None:
         lambda x: x[x > 0],
         lambda x: x.cpu(),
         lambda x: x + torch.ones(2).cuda(),
+        lambda x: x + torch.tensor(1.0, device="cuda"),
         lambda x: x[torch.tensor([0, 1])],
         lambda x: torch.rand(2, device="cuda", generator=torch.Generator("cuda")),
         lambda x: torch.cuda.synchronize(),
