@@ -165,7 +165,6 @@ def stand_ins(pretended: Pretended) -> dict[str, Any]:
     nothing: Callable[..., None] = lambda *_, **__: None  # noqa: E731
     return {
         "_lazy_init": nothing,
-        "_is_in_bad_fork": lambda: False,
         "is_available": lambda: True,
         "device_count": lambda: 1,
         "current_device": lambda: 0,

@@ -49,8 +49,6 @@ class Held(Tensor):
     def numpy(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first.")
 
-    __array__ = numpy
-
     def tolist(self) -> Any:
         return self.cpu().tolist()
 

@@ -35,12 +35,22 @@ def test_tensors_of_two_devices_do_not_meet(mixed: Callable[[Tensor, Tensor], ob
 def test_what_may_cross() -> None:
     there = torch.ones(3).cuda()
     assert (str(there.device), there.is_cuda, there.cpu().is_cuda) == ("cuda:0", True, False)
-    assert not there.is_meta
-    assert there.to("cuda") is there
+    assert (torch.cuda.device_count(), there.is_meta) == (1, False)
+    assert there[1:].data_ptr() == there.data_ptr() + 4, "a part lies in its whole"
+    assert there[1:].untyped_storage().data_ptr() == there.untyped_storage().data_ptr() > 0
     assert (there + torch.tensor(1.0)).tolist() == [2.0, 2.0, 2.0], "a number of the host"
     assert there[torch.tensor([0, 1])].is_cuda, "indices of the host"
     with pytest.raises(TypeError, match="numpy"):
         there.numpy()
+
+
+def test_moves_to_the_device() -> None:
+    there, images = torch.ones(3).cuda(), torch.ones(1, 2, 2, 2)
+    assert there.to("cuda") is there
+    assert there.to("cuda", copy=True) is not there
+    like = torch.ones(3, dtype=torch.float64).to(there)
+    assert (like.is_cuda, like.dtype) == (True, torch.float32)
+    assert images.to("cuda", memory_format=torch.channels_last).stride() == (8, 1, 4, 2)
 
 
 def test_networks_and_generators_know_their_device() -> None:
