@@ -36,12 +36,18 @@ ATTACKS: dict[str, Attack] = {
     ),
     "scouting": Scouting(threat=NEAR),
 }
+SLOW = {"apgd-t", "fab-t", "scouted"}
 OFTEN = {"standard", "at", "free-si", "gradalign", "alp-he"}  # one of each kind of step
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-@pytest.mark.parametrize("mode", ["independent", "cascade"])
-def test_attacks_find_in_graphs_what_they_find_without(name: str, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        *(("cascade", name) for name in ATTACKS),
+        *(pytest.param("independent", name, marks=[pytest.mark.long] * (name in SLOW)) for name in ATTACKS),
+    ],
+)
+def test_attacks_find_in_graphs_what_they_find_without(mode: str, name: str) -> None:
     x, _ = small(24, "test").batch(0, 24)
     classifier, found = hesitant(x), []
     y = classifier(x).argmax(1)
