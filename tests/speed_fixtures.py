@@ -1,6 +1,7 @@
-"""Networks that look trained, and the CUDA kernels in plain torch: for tests of `scaleproof.speed` on a CPU."""
+"""What tests of `scaleproof.speed` need on a CPU: trained-looking networks, plain kernels, a pretended GPU."""
 
 import sys
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -62,3 +63,14 @@ def spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("fused", "fused_preact", "pairs"):
         monkeypatch.delitem(sys.modules, f"scaleproof.speed.{name}", raising=False)
     monkeypatch.delitem(sys.modules, "scaleproof.speed.training_body", raising=False)
+
+
+@pytest.fixture
+def a_gpu() -> Iterator[None]:
+    """A device `cuda:0` on a machine without one."""
+    from pretended_gpu import (
+        pretended_gpu,
+    )  # needs parts of torch that may move: only its own tests fail then
+
+    with pretended_gpu():
+        yield

@@ -14,7 +14,6 @@ from torch import nn
 from scaleproof.models import Classifier
 from scaleproof.models.resnet import BasicBlock, ResNet
 from scaleproof.speed import PLAIN, Speed
-from scaleproof.speed.graph import Recorded
 from scaleproof.training import Cyclic, Steps, TrainConfig, Trainer
 from scaleproof.training.checkpoint import files
 from scaleproof.training.guard import current_defense
@@ -236,19 +235,6 @@ def test_a_rollback_never_comes_after_the_last_epoch(monkeypatch: pytest.MonkeyP
     training = trainer("rfgsm", replace(QUICK, test_probe=0, guard="rollback"))
     finished(training)
     assert training.rollbacks == 0
-
-
-def test_a_failed_capture_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = torch.zeros(3)
-
-    def moving(self: Recorded, work: object, pool: object, stream: object) -> None:
-        state.add_(1)
-        raise RuntimeError("operation not permitted when stream is capturing")
-
-    monkeypatch.setattr(Recorded, "record", moving)
-    with pytest.raises(RuntimeError):
-        Recorded(lambda: (), None, None, [state])
-    assert not state.any()
 
 
 def test_a_users_own_network_trains() -> None:

@@ -15,6 +15,7 @@ from scaleproof.models.hypersphere import HypersphereHead
 from scaleproof.models.resnet import BasicBlock, ResNet
 from scaleproof.speed import PLAIN, Speed
 from scaleproof.training import Cyclic, TrainConfig, Trainer
+from speed_fixtures import trained_looking
 
 COMBINATIONS = [
     "standard",
@@ -39,6 +40,15 @@ def network(seed: int = 0, *, sphere: bool = False, width: int = 4) -> Classifie
         if sphere:
             net.head = HypersphereHead(net.head.in_features, net.head.out_features)
     return Classifier(net)
+
+
+def hesitant(x: Tensor) -> Classifier:
+    """A network that takes these images for many classes, and most of them for nearly another one."""
+    classifier = network()
+    trained_looking(classifier.net)
+    with torch.no_grad():
+        classifier.net.head.bias.sub_(classifier(x).mean(0))
+    return classifier
 
 
 def chosen(combination: str) -> Defense:
