@@ -16,8 +16,8 @@ from scaleproof.defenses.base import Batch, Defense, Learner, Memory, Outcome
 from scaleproof.models import Classifier
 from scaleproof.parallel import ALONE, Group
 from scaleproof.training import Trainer
-from scaleproof.training.diverged import First, numbers, told
-from training_helpers import QUICK, finished, network, small, trainer
+from scaleproof.training.diverged import First, check_numbers, masks, numbers, told
+from training_helpers import QUICK, chosen, finished, network, small, trainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,33 @@ def test_a_mask_of_infinities_is_no_damage() -> None:
             return logits
 
     classifier = Classifier(Masked())
-    assert sum(tensor.numel() for tensor in numbers(classifier)) == 3 * 3 * 32 * 32 + 3
+    found = numbers(classifier, masks(classifier))
+    assert sum(tensor.numel() for tensor in found) == 3 * 3 * 32 * 32 + 3
+    check_numbers(classifier)
     classifier.net.get_buffer("mask")[0] = math.nan
     with pytest.raises(ValueError, match=r"net\.mask has NaN"):
-        numbers(classifier)
+        check_numbers(classifier)
+
+
+class Averaging(nn.Module):
+    """Its head gets its shape from the first images; its statistic is another tensor after every pass."""
+
+    def __init__(self, step: float) -> None:
+        super().__init__()
+        self.step, self.body, self.head = step, nn.Flatten(), nn.LazyLinear(10)
+        self.register_buffer("mean", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.mean = self.mean + self.step
+        logits: torch.Tensor = self.head(self.body(x))
+        return logits
+
+
+def test_statistics_are_looked_at_as_they_are_and_weights_once_they_have_a_shape() -> None:
+    def training(step: float) -> Trainer:
+        return Trainer(Classifier(Averaging(step)), small(), chosen("standard"), QUICK)
+
+    finished(training(1.0))
+    with pytest.raises(ValueError, match=r"weights or statistics are NaN .* \(the loss was a number\)"):
+        finished(training(math.inf))

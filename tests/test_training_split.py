@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scaleproof.training.checks import identity
+from scaleproof.training.checks import check_identity, identity
 from scaleproof.training.images import split
 from training_helpers import QUICK, chosen, finished, small, trainer
 
@@ -47,3 +47,19 @@ def test_a_checkpoint_from_before_small_sets_were_balanced_is_not_gone_on_with(t
     with pytest.raises(ValueError, match=r"another training \(an older version began it, which held out"):
         finished(trainer("standard", replace(QUICK, epochs=1), tmp_path))
     assert "held_out" not in identity(small(), chosen("at"), replace(QUICK, validation=0))
+
+
+@pytest.mark.parametrize(
+    ("count", "validation", "told"),
+    [(64, 0, "config.validation was 6, is 0"), (80, 6, "its images are others: other data, or another number")],
+)
+def test_no_older_version_is_blamed_where_something_else_explains_it(
+    count: int, validation: int, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    then = identity(small(), chosen("at"), QUICK)
+    monkeypatch.setattr("scaleproof.training.checks.SMALL", 80)
+    now = identity(small(count), chosen("at"), replace(QUICK, validation=validation))
+    with pytest.raises(ValueError, match="another training") as caught:
+        check_identity(then, now, None)
+    assert told in str(caught.value)
+    assert "older version" not in str(caught.value)

@@ -17,6 +17,7 @@ FOLLOWS = {  # what is not told where another setting explains it
     "pixels": {"images"},
     "network_source_sha256": {"architecture"},
     "first_weights": {"architecture", "config.seed", "data", "network_source_sha256", "pixels"},
+    "held_out": {"config.validation", "pixels"},
 }
 DIGESTS = {
     "first_weights": "its network begins with other weights (does its factory load or seed them? is torch another?)",

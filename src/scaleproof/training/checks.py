@@ -20,6 +20,7 @@ from scaleproof.models.hypersphere import HypersphereHead
 from scaleproof.parallel import ALONE, Group
 from scaleproof.threat import Threat
 from scaleproof.training.config import TrainConfig
+from scaleproof.training.diverged import check_numbers
 from scaleproof.training.images import SMALL
 
 SAME_CLASSES = (
@@ -66,6 +67,7 @@ def check_network(classifier: Classifier, defense: Defense, x: Tensor, classes: 
     """Whether the network takes the images, which is explained where it does not, and gives what a training needs."""
     with understood(x, classifier), evaluating(classifier), random_state_kept(x), torch.no_grad():
         classifier(x)
+    check_numbers(classifier)
     check_head(classifier, defense, x)
     check_classes(classifier, x[:2], classes)
 

@@ -65,18 +65,28 @@ def failure(what: str, remedy: str, folder: Path | None) -> ValueError:
     return ValueError(f"{what}{kept}: {remedy}")
 
 
-def numbers(classifier: Classifier) -> list[Tensor]:
-    """The tensors that have to stay numbers, which they are: weights and statistics, not masks of infinities."""
-    named = [*classifier.named_parameters(), *classifier.named_buffers()]
-    masks = {name for name, tensor in classifier.named_buffers() if bool(tensor.isinf().any())}
+def masks(classifier: Classifier) -> frozenset[str]:
+    """The names of buffers that hold infinities from the start, and so are no statistics."""
+    named = classifier.named_buffers()
+    return frozenset(name for name, buffer in named if bool(buffer.isinf().any()))
+
+
+def numbers(classifier: Classifier, without: frozenset[str]) -> list[Tensor]:
+    """The tensors that have to stay numbers: weights and statistics as they are now, but for these masks."""
+    named = (*classifier.named_parameters(), *classifier.named_buffers())
+    return [tensor for name, tensor in named if name not in without and tensor.is_floating_point()]
+
+
+def check_numbers(classifier: Classifier) -> None:
+    """Refuse weights and statistics that are none before a training begins; masks may hold infinities, not NaN."""
+    named, infinite = [*classifier.named_parameters(), *classifier.named_buffers()], masks(classifier)
     wrong = [
         name
         for name, tensor in named
-        if bool(tensor.isnan().any() if name in masks else ~tensor.isfinite().all())
+        if bool(tensor.isnan().any() if name in infinite else ~tensor.isfinite().all())
     ]
     if wrong:
         raise ValueError(
             f"weights must be numbers before a training begins, {wrong[0]} has NaN or infinite ones "
             f"({len(wrong)} of {len(named)} tensors do): look at what builds or loads the network"
         )
-    return [tensor for name, tensor in named if name not in masks and tensor.is_floating_point()]

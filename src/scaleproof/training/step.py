@@ -19,7 +19,7 @@ from scaleproof.speed.fold import is_own
 from scaleproof.speed.precision import has_fast_bf16
 from scaleproof.training.checks import checked_outcome
 from scaleproof.training.config import TrainConfig
-from scaleproof.training.diverged import First, numbers, told
+from scaleproof.training.diverged import First, masks, numbers, told
 from scaleproof.training.images import Resident
 from scaleproof.training.learner import ModelLearner
 from scaleproof.training.sgd import SGD
@@ -55,7 +55,7 @@ class Stepper:
         group: Group,
     ) -> None:
         self.classifier, self.images, self.group = classifier, images, group
-        self.numbers = numbers(classifier)
+        self.masks = masks(classifier)
         self.device = device_of(classifier)
         self.bf16 = trains_in_bf16(speed, self.device)
         self.speed = speed
@@ -158,7 +158,7 @@ class Stepper:
 
     def is_finite(self, *, weights: bool = False) -> bool:
         """Whether the running totals are numbers, and the weights too where they are asked for."""
-        tensors = [self.totals, *(self.numbers if weights else ())]
+        tensors = [self.totals, *(numbers(self.classifier, self.masks) if weights else ())]
         sums = torch.stack([tensor.detach().double().sum() for tensor in tensors])
         self.group.add_up([sums])  # so that all ranks stop together
         return bool(sums.isfinite().all())

@@ -87,8 +87,8 @@ class Trainer:
         if self.device.type == "cuda":
             classifier.to(memory_format=layout(speed, trains_in_bf16(speed, self.device)))  # type: ignore[call-overload]
         classifier.train()
-        self.stepper = Stepper(classifier, defense, self.images, config, speed, group)
         check_network(classifier, defense, self.images.plain(slice(0, 8)), len(dataset.classes))
+        self.stepper = Stepper(classifier, defense, self.images, config, speed, group)
         self.averaged = None if config.average is None else copy.deepcopy(classifier)
         threat = probe_threat(defense)
         self.probes: dict[str, Probe] = {}
