@@ -43,7 +43,7 @@ def floor(name: str) -> tuple[Attack, ...]:
     """The attacks that are to find what PGD overlooks."""
     if name == CASCADE:
         return first(standardised_margin(4.0)), search(cw_margin, 20, targets=9)
-    return tuple(suite(name))
+    return suite(name)
 
 
 def right(classifier: Classifier, data: Dataset, given: argparse.Namespace) -> Right:

@@ -58,6 +58,19 @@ def test_a_full_disk_is_named_by_the_file_that_was_to_be_written(
     )
 
 
+def test_what_kept_a_file_from_being_written_is_told_where_nothing_can_be_removed_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(OSError, match="Read-only") as caught:
+        write_atomically(tmp_path / "run.json", b"{}")
+    assert advice(caught.value).startswith(f"{tmp_path / 'run.json'} may not be used (Read-only file system)")
+
+
 def test_errors_that_nobody_foresaw_stay_as_they_are() -> None:
     assert advice(OSError(errno.EEXIST, "File exists", "nowhere/x")) == "[Errno 17] File exists: 'nowhere/x'"
     assert advice(OSError("broken")) == "broken"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -188,3 +189,11 @@ def test_names_of_attacks_are_taken_whatever_their_case() -> None:
         suite("SIPGD")
     with pytest.raises(ValueError, match="no module 'PGD'"):
         suite("PGD:fgsm")
+
+
+def test_the_floor_of_a_benchmark_is_the_suite_as_it_is_meant_to_be_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    floor = importlib.import_module("parts_of_si").floor
+    assert [floor(name).preset for name in ("standard", "rand")] == [preset("standard"), preset("rand")]

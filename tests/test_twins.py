@@ -147,6 +147,13 @@ def doubled(net: Around) -> None:
     net.fc.double()
 
 
+def not_copied(net: Around) -> None:
+    """Weights that are computed anew before each pass, and a part that is not torch's."""
+    net.bn.register_forward_pre_hook(lambda module, args: None)
+    net.table.append(net.fc.weight * 2)  # type: ignore[arg-type]
+    net.add_module("own", type("Own", (nn.Module,), {})().eval())
+
+
 def without_statistics(net: Around) -> None:
     net.bn = nn.BatchNorm2d(8, track_running_stats=False).eval()
 
@@ -158,6 +165,7 @@ def without_statistics(net: Around) -> None:
         (patched, "the forward of bn was replaced"),
         (trains, "bn is in train mode"),
         (doubled, "its weights are not float32"),
+        (not_copied, "bn has hooks"),
         (without_statistics, "bn has no running statistics"),
     ],
     ids=lambda value: getattr(value, "__name__", None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 UNFINISHED = "unfinished.json"  # stands in a run folder until the run is finished
@@ -23,7 +24,8 @@ def write_atomically(path: Path, data: bytes) -> Path:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error  # the temporary file says nothing
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # why nothing was written is the error to tell
+            temporary.unlink()
     return path
 
 
