@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scaleproof import PGD
+from scaleproof import PGD, Threat
 
 
 def their_pgd(model: nn.Module, x: Tensor, y: Tensor, eps: float = 8 / 255, steps: int = 10) -> Tensor:
@@ -34,3 +34,24 @@ class Own(PGD):
     steps: int = 4
     name: str = "own"
     label: str = "Own"
+
+
+def made_of(threat: Threat, steps: int = 6) -> Own:
+    return Own(threat=threat, steps=steps, name="made", label="Made")
+
+
+def makes_none(threat: Threat) -> int:
+    return 3
+
+
+def breaks(threat: Threat) -> Own:
+    raise KeyError("weights")
+
+
+def with_threat(model: nn.Module, x: Tensor, y: Tensor, threat: Threat) -> Tensor:
+    return x
+
+
+class Needy(Own):
+    def __init__(self, *, threat: Threat, strength: float) -> None:
+        raise AssertionError("never made")

@@ -4,12 +4,18 @@ import importlib
 import linecache
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from scaleproof.callables import source_digest
+from scaleproof import PGD, Threat
+from scaleproof.attacks.base import attack_settings
+from scaleproof.callables import source_digest, sources
+from scaleproof.defenses import AdversarialTraining, Inner, defense_settings
+from scaleproof.differences import differences
+from scaleproof.losses import cross_entropy
 
 NAME = "own_callables"
 TEXT = """
@@ -44,6 +50,40 @@ def test_a_module_in_an_archive_has_a_digest(tmp_path: Path, monkeypatch: pytest
         archive.writestr("archived_callables.py", "def attack(model, x, y):\n    return x\n")
     monkeypatch.syspath_prepend(tmp_path / "a.zip")
     assert source_digest(importlib.import_module("archived_callables").attack) is not None
+
+
+PARTS = """
+from dataclasses import dataclass
+from scaleproof.losses import Objective, logits, margin
+def form(scores, y): return {sign} * margin(scores, y)
+@dataclass(frozen=True)
+class Score:
+    shift: float = 0.0
+    def __call__(self, output): return logits(output) + self.shift
+mine = Objective("mine", score=Score(), form=form)
+"""
+
+
+def test_parts_that_are_not_ours_are_told_with_their_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+    for sign in (1, 2):
+        objective = imported(PARTS.format(sign=sign), tmp_path, monkeypatch).mine
+        told.append(attack_settings(PGD(objective=objective)))
+        assert set(told[-1]["sources"]) == {f"{NAME}.Score", f"{NAME}.form"}
+        assert "source_sha256" not in told[-1], "PGD itself is ours"
+        defense = AdversarialTraining(inner=Inner(threat=Threat(), objective=objective))
+        assert defense_settings(defense)["sources"] == told[-1]["sources"]
+        inside = {"list": [partial(max, objective.form)], "other": (1, "text", None)}
+        assert set(sources(inside)["sources"]) == {f"{NAME}.form"}
+    changed = {name for name, _, _ in differences("", *told)}
+    assert changed == {f"sources.{NAME}.Score", f"sources.{NAME}.form"}, "they share a file"
+
+
+def test_what_is_ours_has_no_sources() -> None:
+    assert sources(PGD(objective=cross_entropy)) == {}
+    assert attack_settings(PGD()) == PGD().describe()
 
 
 def test_what_has_no_source_has_no_digest() -> None:

@@ -85,11 +85,24 @@ def test_torchattacks_seeds_follow_ours() -> None:
     assert (digests[0] != digests[1]).any(), "restarts are not copies of each other"
 
 
+@pytest.mark.parametrize(("name", "usual"), [("Own", 4), ("made_of", 6)])
+def test_attacks_of_our_own_kind_keep_their_steps_unless_others_are_asked_for(name: str, usual: int) -> None:
+    spec = f"foreign_attacks:{name}"
+    assert [attack.steps for attack in suite(f"pgd,{spec}")] == [20, usual]
+    assert [attack.steps for attack in suite(f"pgd,{spec}", steps=9)] == [9, 9]
+    assert [attack.restarts for attack in suite("foreign_attacks:Own", restarts=2)] == [2]
+    assert [attack.steps for attack in suite("foreign_attacks:READY", steps=9)] == [3], "it is made already"
+
+
 WRONG = {
+    "foreign_attacks:makes_none": "must give an Attack, got a int",
+    "foreign_attacks:breaks": "'foreign_attacks:breaks' raised KeyError .foreign_attacks.py, line",
+    "foreign_attacks:with_threat": "must be callable as .model, x, y.: missing a required argument: 'threat'",
+    "foreign_attacks:Needy": "'foreign_attacks:Needy' raised TypeError .*strength",
     "torchattacks:PGDD": "which has no 'PGDD'; did you mean 'PGD'",
     "foolbox:LinfPGDAttack": "which has no 'LinfPGDAttack'; did you mean 'Linf",
     "no_such_module:attack": "no module 'no_such_module' here or installed",
-    "foreign_attacks:NOT_A_FUNCTION": "must name a function .model, x, y. -> x_adv or an Attack, got a int",
+    "foreign_attacks:NOT_A_FUNCTION": "must name a function .*, an Attack, or what makes one .*, got a int",
     "foreign_attacks:Tensor": "must name a function",
     "os:getcwd": "must be callable as .model, x, y.: too many positional arguments",
     ":x": "torchattacks:NAME, foolbox:NAME or module:function, got ':x'",
@@ -132,5 +145,7 @@ def test_attacks_of_our_own_kind_by_name() -> None:
     own = named_attack("foreign_attacks:Own", threat)
     assert (own.name, own.steps, own.threat) == ("own", 4, threat)
     assert named_attack("foreign_attacks:READY", Threat()).name == "ready"
+    made = named_attack("foreign_attacks:made_of", threat)
+    assert (made.name, made.steps, made.threat) == ("made", 6, threat)
     with pytest.raises(ValueError, match=r"'foreign_attacks:READY' attacks within .*the others within"):
         named_attack("foreign_attacks:READY", threat)

@@ -1,12 +1,17 @@
-"""What is known of a function that somebody hands over: where it lives and what its source says."""
+"""What is known of functions and objects that somebody hands over: where they live and what their source says."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
+
+OURS = {"scaleproof", "torch", "numpy", *sys.stdlib_module_names}  # whose sources are known by a version
 
 
 def name_of(function: Any) -> str:
@@ -14,8 +19,19 @@ def name_of(function: Any) -> str:
     if isinstance(function, functools.partial):
         words = [*map(repr, function.args), *(f"{key}={value!r}" for key, value in function.keywords.items())]
         return f"{name_of(function.func)}({', '.join(words)})"
-    named = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
+    named = routine_or_class(function)
     return f"{named.__module__}.{named.__qualname__}"
+
+
+def routine_or_class(thing: Any) -> Any:
+    """What has a name and a source: a function or a class itself, else the class of an object."""
+    return thing if inspect.isroutine(thing) or inspect.isclass(thing) else type(thing)
+
+
+def is_foreign(thing: Any) -> bool:
+    """Whether a function, a class or an object's class is somebody else's than this package's, torch's or Python's."""
+    named = thing.func if isinstance(thing, functools.partial) else routine_or_class(thing)
+    return str(named.__module__ or "builtins").partition(".")[0] not in OURS
 
 
 def source_digest(function: Any) -> str | None:
@@ -25,11 +41,36 @@ def source_digest(function: Any) -> str | None:
     """
     if isinstance(function, functools.partial):
         return source_digest(function.func)
-    named = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
-    named = inspect.unwrap(named)  # what torch.no_grad() and others wrap lives elsewhere than the wrapper
+    named = inspect.unwrap(routine_or_class(function))  # what torch.no_grad() and others wrap lives elsewhere
     try:
         text, file = inspect.getsource(named).encode(), Path(inspect.getsourcefile(named) or "")
     except (OSError, TypeError):
         return None
     whole = named.__module__ != "__main__" and file.is_file()  # in an archive it is none
     return hashlib.sha256(text + (file.read_bytes() if whole else b"")).hexdigest()
+
+
+def foreign_parts(thing: object) -> Iterator[Any]:
+    """Foreign functions and objects in the fields of a dataclass, and in theirs: what its own source does not say."""
+    values: list[Any] = []
+    if is_dataclass(thing) and not isinstance(thing, type):
+        values = [getattr(thing, item.name) for item in fields(thing)]
+    elif isinstance(thing, functools.partial):
+        values = [*thing.args, *thing.keywords.values()]
+    elif isinstance(thing, Mapping):
+        values = [*thing.values()]
+    elif isinstance(thing, list | tuple | set | frozenset):
+        values = [*thing]
+    for value in values:
+        if is_foreign(value):
+            yield value
+        yield from foreign_parts(value)
+
+
+def sources(thing: object) -> dict[str, object]:
+    """Digests of what no version tells of a description: `source_sha256` of its class, `sources` of its parts."""
+    parts = {name_of(part): source_digest(part) for part in foreign_parts(thing)}
+    return {
+        **({"source_sha256": source_digest(thing)} if is_foreign(thing) else {}),
+        **({"sources": parts} if parts else {}),
+    }

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.foreign import Foreign
-from scaleproof.models.specs import importing_from_here
+from scaleproof.models.specs import called, importing_from_here
 from scaleproof.threat import DEFAULT_THREAT, Threat
 
 NORMS = {"linf": "Linf", "l2": "L2"}  # as AutoAttack and torchattacks write them
@@ -31,13 +31,14 @@ def named_attack(
     spec: str,
     threat: Threat = DEFAULT_THREAT,
     *,
-    steps: int = 20,
-    restarts: int = 1,
+    steps: int | None = None,
+    restarts: int | None = None,
     step_size: float | None = None,
 ) -> Attack:
     """The attack that a spec such as torchattacks:PGD, foolbox:LinfPGD or my_module:my_attack names.
 
-    It is told eps and the norm where it takes them, and steps where it takes a step size too; the rest is its own.
+    A function is told eps and the norm where it takes them, and steps where it takes a step size too; a class of this
+    package's own kind is given the threat, and what was asked for where it takes it. The rest is their own.
     """
     package, _, name = spec.partition(":")
     if not package or not name:
@@ -47,10 +48,17 @@ def named_attack(
     offered = {
         "eps": threat.eps,
         "norm": NORMS[threat.norm],
-        "steps": steps,
+        "steps": 20 if steps is None else steps,
         **dict.fromkeys(STRIDES, stride),
     }
-    return known.get(package, from_module)(spec, threat, restarts, offered)
+    starts = 1 if restarts is None else restarts
+    if package in known:
+        return known[package](spec, threat, starts, offered)
+    asked = {"steps": steps, "restarts": restarts, "step_size": step_size}
+    with importing_from_here():
+        found = attribute(spec, imported(package), name)
+        own = own_attack(spec, found, threat, {k: v for k, v in asked.items() if v is not None})
+    return own or from_function(spec, found, threat, starts, offered)
 
 
 def from_torchattacks(spec: str, threat: Threat, restarts: int, offered: Mapping[str, Any]) -> Foreign:
@@ -77,15 +85,13 @@ def from_foolbox(spec: str, threat: Threat, restarts: int, offered: Mapping[str,
     )
 
 
-def from_module(spec: str, threat: Threat, restarts: int, offered: Mapping[str, Any]) -> Attack:
-    module, _, name = spec.partition(":")
-    with importing_from_here():
-        function = attribute(spec, imported(module), name)
-    if hasattr(function, "init") and hasattr(function, "step"):
-        return own_attack(spec, function, threat)
+def from_function(
+    spec: str, function: Any, threat: Threat, restarts: int, offered: Mapping[str, Any]
+) -> Foreign:
     if inspect.isclass(function) or not callable(function):
         raise ValueError(
-            f"{spec!r} must name a function (model, x, y) -> x_adv or an Attack, got a {type(function).__name__}"
+            f"{spec!r} must name a function (model, x, y) -> x_adv, an Attack, or what makes one of a threat, "
+            f"got a {type(function).__name__}"
         )
     taken = wanted(function, {**offered, "norm": threat.norm})
     try:
@@ -95,28 +101,57 @@ def from_module(spec: str, threat: Threat, restarts: int, offered: Mapping[str, 
     return Foreign(
         partial(function, **taken),
         name=spec.replace(":", "-"),
-        label=name,
+        label=spec.partition(":")[2],
         threat=threat,
         restarts=restarts,
         settings={"spec": spec, **taken},
     )
 
 
-def own_attack(spec: str, found: Any, threat: Threat) -> Attack:
-    """An attack of this package's own kind: an instance, or a class that is given the threat."""
-    make: Callable[..., Any] | None = found if inspect.isclass(found) else None
-    attack: Attack = found if make is None else make(threat=threat)
+def own_attack(spec: str, found: Any, threat: Threat, asked: Mapping[str, Any]) -> Attack | None:
+    """An attack of this package's own kind: one that is made, or by a class of such or a function of a threat."""
+    if not is_attack(found):
+        offered = {"threat": threat, **asked}
+        if not makes_attacks(found, offered):
+            return None
+        made = called(spec, partial(found, **accepted(found, offered)))
+        if not is_attack(made):
+            raise ValueError(f"{spec!r} must give an Attack, got a {type(made).__name__}")
+        found = made
+    attack: Attack = found
     if attack.threat != threat:
         raise ValueError(f"{spec!r} attacks within {vars(attack.threat)}, the others within {vars(threat)}")
     return attack
 
 
+def is_attack(found: object) -> bool:
+    return hasattr(found, "init") and hasattr(found, "step") and not inspect.isclass(found)
+
+
+def makes_attacks(found: Any, offered: Mapping[str, Any]) -> bool:
+    """Whether it is a class of attacks, or a function that takes a threat and needs no more than what is offered."""
+    if inspect.isclass(found):
+        return hasattr(found, "init") and hasattr(found, "step")
+    if not inspect.isfunction(found) or "threat" not in inspect.signature(found).parameters:
+        return False
+    try:
+        inspect.signature(found).bind(**accepted(found, offered))
+    except TypeError:
+        return False
+    return True
+
+
+def accepted(function: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
+    """What a callable takes of what is offered, by name."""
+    names = inspect.signature(function).parameters
+    return {name: value for name, value in offered.items() if name in names}
+
+
 def wanted(function: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
     """What a callable takes of what is offered; steps only where it takes a step size as well."""
-    names = inspect.signature(function).parameters
-    taken = {name: value for name, value in offered.items() if name in names}
+    found = accepted(function, offered)
     return (
-        taken if any(name in taken for name in STRIDES) else {k: v for k, v in taken.items() if k != "steps"}
+        found if any(name in found for name in STRIDES) else {k: v for k, v in found.items() if k != "steps"}
     )
 
 

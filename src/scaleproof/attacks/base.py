@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, Self
 import torch
 from torch import Tensor
 
-from scaleproof.callables import source_digest
+from scaleproof.callables import is_foreign, sources
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import Threat
@@ -95,9 +95,14 @@ def likeliest_wrong(logits: Tensor, y: Tensor, rank: int) -> Tensor:
 
 
 def attack_settings(attack: Attack) -> dict[str, object]:
-    """What an attack says of itself; of one from elsewhere also its source: the words may stay where it changes."""
-    kinds = [type(attack), type(getattr(attack, "attack", attack))]  # an audit's own attack, too
-    foreign = [kind for kind in kinds if kind.__module__.partition(".")[0] != "scaleproof"]
-    if not foreign:
-        return attack.describe()
-    return {**attack.describe(), "source_sha256": source_digest(foreign[0])}
+    """What an attack says of itself, and the sources of what is not of this package: its words may outlast a change.
+
+    One from elsewhere may forget to say what it was given, so that is said for it.
+    """
+    told = attack.describe()
+    if is_foreign(attack):
+        given = {"threat": dict(vars(attack.threat)), "steps": attack.steps, "restarts": attack.restarts}
+        return {**given, **told, **sources(attack)}
+    if "source_sha256" in told:  # a function: it says so itself
+        return told
+    return {**told, **sources(getattr(attack, "attack", attack))}  # of an audit's own attack, too

@@ -141,26 +141,28 @@ def suite(
     names: str,
     threat: Threat | None = None,
     *,
-    steps: int = 20,
-    restarts: int = 1,
+    steps: int | None = None,
+    restarts: int | None = None,
     step_size: float | None = None,
 ) -> Suite:
     """Attacks by name: a suite ("paper"), an attack ("si-pgd"), or several with commas between.
 
-    Their case does not matter. A name with a colon is an attack from elsewhere: see `adapters.named_attack`.
+    Their case does not matter. A name with a colon is an attack from elsewhere: see `adapters.named_attack`. Our PGD
+    takes 20 steps and one start unless told otherwise.
     """
     singles, threat = single_attacks(), threat or Threat()
     wanted = [one for name in spelled(names) for one in SUITES.get(name, (name,))]
     for name in wanted:
         if name not in singles and ":" not in name:
             raise ValueError(unknown(name, [*SUITES, *singles]))
+    pgd = (20 if steps is None else steps, 1 if restarts is None else restarts, step_size)
     made = [
         named_attack(name, threat, steps=steps, restarts=restarts, step_size=step_size)
         if ":" in name
-        else singles[name](threat, steps, restarts, step_size)
+        else singles[name](threat, *pgd)
         for name in wanted
     ]
-    if (restarts > 1 or step_size is not None) and all(
+    if (pgd[1] > 1 or step_size is not None) and all(
         name not in OBJECTIVES and ":" not in name for name in wanted
     ):
         raise ValueError(f"restarts and step sizes are for pgd attacks, got {names!r}, which has its own")

@@ -51,7 +51,7 @@ def command(
     ] = None,
 ) -> None:
     """Loss surfaces, weight loss surface, cosines, accuracy against eps and steps, and which class becomes which."""
-    words = {**locals(), "attacks": "pgd", "steps": 20, "restarts": 1, "step_size": None}
+    words = {**locals(), "attacks": "pgd", "steps": None, "restarts": None, "step_size": None}
     from scaleproof.analysis import Plan, WeightPlan
     from scaleproof.cli.setup import Request, prepare
 

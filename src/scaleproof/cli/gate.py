@@ -28,7 +28,7 @@ UNEXAMINED = {
     "meaning": "the checks of the model had not ended when this was written, so that nobody knows whether a pass means "
     "anything: run the gate again",
 }
-USUAL = {"attacks": "pgd-pm,pgd-std", "steps": 20, "restarts": 1, "norm": "linf", "eps": None}
+USUAL = {"attacks": "pgd-pm,pgd-std", "steps": None, "restarts": None, "norm": "linf", "eps": None}
 
 
 MinRobust = Annotated[

@@ -53,9 +53,18 @@ Attacks = Annotated[
         "from elsewhere: torchattacks:NAME, foolbox:NAME, module:function."
     ),
 ]
-Steps = Annotated[int, typer.Option(min=1, help="Steps of pgd attacks; the others have their own.")]
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Steps of pgd attacks, 20 by default; the others have their own.", show_default=False
+    ),
+]
 Restarts = Annotated[
-    int, typer.Option(help="Random restarts of pgd attacks; the worst case over them counts.")
+    int | None,
+    typer.Option(
+        help="Random restarts of pgd attacks, 1 by default; the worst case over them counts.",
+        show_default=False,
+    ),
 ]
 Norm = Annotated[str, typer.Option(help="linf or l2.")]
 Eps = Annotated[

@@ -153,8 +153,8 @@ class Request:
     split: str
     limit: int | None
     attacks: str
-    steps: int
-    restarts: int
+    steps: int | None
+    restarts: int | None
     norm: str
     eps: str | None
     step_size: str | None

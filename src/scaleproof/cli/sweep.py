@@ -25,7 +25,7 @@ def command(
     arch: options.Arch = None,
     head: options.Head = None,
     attacks: options.Attacks = "paper",
-    steps: options.Steps = 20,
+    steps: options.Steps = None,
     norm: options.Norm = "linf",
     eps: options.Eps = None,
     step_size: options.StepSize = None,
@@ -42,7 +42,7 @@ def command(
     out: options.Out = None,
 ) -> None:
     """Multiply a model's logits by alpha and watch each attack's verdict: the paper's Figure 1."""
-    words = {**locals(), "restarts": 1}
+    words = {**locals(), "restarts": None}
     from scaleproof.analysis import checked_alphas
     from scaleproof.cli.setup import Request, prepare
 

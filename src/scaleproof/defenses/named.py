@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from scaleproof.callables import name_of, source_digest
+from scaleproof.callables import is_foreign, name_of, sources
 from scaleproof.defenses.base import Defense
 from scaleproof.models.specs import called, factory_in, imported, importing_from_here
 
@@ -38,21 +38,14 @@ def check_names(spec: str, defense: Defense, taken: Collection[str]) -> None:
                 f"a defense must have a name for records and a label for tables, {kind} of {spec!r} has no {part}: "
                 f'write {part} = "..." into the class'
             )
-    if is_own(defense) and defense.name in taken:
+    if is_foreign(defense) and defense.name in taken:
         raise ValueError(
             f"a defense of your own must not be called as one of ours, {kind} of {spec!r} has the name "
             f"{defense.name!r}: write a name and a label of its own into the class"
         )
 
 
-def is_own(defense: Defense) -> bool:
-    """Whether its class is somebody's own and not of this package."""
-    return type(defense).__module__.partition(".")[0] != "scaleproof"
-
-
 def defense_settings(defense: Defense) -> dict[str, object]:
-    """What a defense says of itself; of one's own also its class and source: the words may stay where it changes."""
-    if not is_own(defense):
-        return defense.describe()
-    kind = type(defense)
-    return {**defense.describe(), "class": name_of(kind), "source_sha256": source_digest(kind)}
+    """What a defense says of itself, and the sources of what is not of this package: its words may outlast a change."""
+    kind = {"class": name_of(defense)} if is_foreign(defense) else {}
+    return {**defense.describe(), **kind, **sources(defense)}

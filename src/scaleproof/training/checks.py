@@ -13,6 +13,7 @@ from torch import Tensor
 from scaleproof.contract import understood
 from scaleproof.data import Dataset
 from scaleproof.defenses.base import Defense, Outcome
+from scaleproof.defenses.named import defense_settings
 from scaleproof.differences import differences, told
 from scaleproof.models.architectures import architectures
 from scaleproof.models.classifier import Classifier, evaluating, random_state_kept
@@ -183,7 +184,7 @@ def identity(dataset: Dataset, defense: Defense, config: TrainConfig) -> dict[st
 def plain_settings(defense: Defense) -> dict[str, Any]:
     """What a defense says of itself, as it is kept in a file."""
     try:
-        plain: dict[str, Any] = json.loads(json.dumps(defense.describe(), allow_nan=False))
+        plain: dict[str, Any] = json.loads(json.dumps(defense_settings(defense), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"a training in a folder needs settings that are plain data, {type(defense).__name__} has others "
