@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
@@ -77,12 +77,14 @@ def write(size: Scale, root: Path) -> None:
 
 def show_tables(console: Console, choice: Wanted, size: Scale, place: Place) -> None:
     """Every table and figure: how many models, claims, what was measured, and what is missing."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table as Grid
 
     from scaleproof.paper.observed import figure_folders
 
     found, variants = read_results(choice, size, place), variants_of(choice, size, place)
-    grid = Grid(title=f"What there is to reproduce, and what is in {place.root}", title_justify="left")
+    title = f"What there is to reproduce, and what is in {place.root}"
+    grid = Grid(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("name", "models", "numbers", "measured", "missing", "what"):
         words = name in ("name", "what")
         grid.add_column(name, justify="left" if words else "right", no_wrap=name != "what")
@@ -110,10 +112,23 @@ def outdated(chain: Chain) -> str:
     return why if why == CHANGED else ""
 
 
+def standing(chain: Chain) -> Iterator[str]:
+    """Which steps of a chain are done, cut or missing, and what else is to be known before it starts."""
+    if not chain.steps:
+        yield chain.absence
+    states = {step.kind: step.state for step in chain.steps}
+    for state in dict.fromkeys(states.values()):
+        yield f"{state}: {', '.join(kind for kind in states if states[kind] == state)}"
+    if why := outdated(chain):
+        yield f"{why}: move it away to train again"
+    if chain.lost_weights:
+        yield "weights not here"
+
+
 def show_plan(console: Console, chains: Sequence[Chain], size: Scale, place: Place) -> None:
     """Every chain with its steps, done or not, and the minutes that the rest takes on one H200."""
     import torch
-    from rich.table import Table as Grid
+    from rich.padding import Padding
 
     from scaleproof.paper.estimate import minutes, total_minutes
     from scaleproof.report.words import plural
@@ -122,22 +137,12 @@ def show_plan(console: Console, chains: Sequence[Chain], size: Scale, place: Pla
         return
     changed = place.epochs is not None or place.recipe is not None
     what = "another recipe or length than stated" if changed else size.words
-    grid = Grid(title=f"Plan: {plural(len(chains), 'model')}, {what}", title_justify="left")
-    for name in ("model", "variant", "seed", "steps", "H200 minutes"):
-        grid.add_column(name, justify="right" if name == "H200 minutes" else "left", overflow="fold")
+    console.print(f"Plan: {plural(len(chains), 'model')}, {what}; minutes on one H200", style="italic")
     for chain in chains:
-        steps = ", ".join(f"{step.kind} ({step.state})" for step in chain.steps) or chain.absence
-        steps += f"; {why}: move it away to train again" if (why := outdated(chain)) else ""
-        steps += "; weights not here" if chain.lost_weights else ""
         left = sum(minutes(step, chain) for step in chain.steps)
-        grid.add_row(
-            chain.experiment.model,
-            chain.variant,
-            str(chain.seed),
-            steps,
-            f"{left:.0f}" if left else "",
-        )
-    console.print(grid)
+        name = f"{chain.experiment.model}, {chain.variant}, seed {chain.seed}"
+        console.print(f"{f'{left:.0f}' if left else '':>5}  {name}", soft_wrap=True, highlight=False)
+        console.print(Padding("; ".join(standing(chain)), (0, 0, 0, 9), expand=False), highlight=False)
     total = total_minutes(chains)
     if total:
         console.print(
