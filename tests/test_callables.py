@@ -12,7 +12,7 @@ import pytest
 
 from scaleproof import PGD, Threat
 from scaleproof.attacks.base import attack_settings
-from scaleproof.callables import source_digest, sources
+from scaleproof.callables import name_of, source_digest, sources
 from scaleproof.defenses import AdversarialTraining, Inner, defense_settings
 from scaleproof.differences import differences
 from scaleproof.losses import cross_entropy
@@ -88,3 +88,14 @@ def test_what_is_ours_has_no_sources() -> None:
 
 def test_what_has_no_source_has_no_digest() -> None:
     assert source_digest(len) is None
+
+
+class Loss:
+    """It prints its place in memory."""
+
+
+def test_where_an_argument_lies_in_memory_is_no_setting() -> None:
+    one, two = (partial(max, Loss(), key=[Loss.__init__, Loss()]) for _ in range(2))
+    assert name_of(one) == name_of(two)
+    assert "Loss" in name_of(one)
+    assert name_of(one) != name_of(partial(max, 3, key=one.keywords["key"]))
