@@ -4,13 +4,17 @@ import importlib
 import linecache
 import sys
 import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from scaleproof import PGD, Threat
+from scaleproof.attacks import Attack, Nearest, Sampled
 from scaleproof.attacks.base import attack_settings
 from scaleproof.callables import name_of, source_digest, sources
 from scaleproof.defenses import AdversarialTraining, Inner, defense_settings
@@ -71,14 +75,38 @@ def test_parts_that_are_not_ours_are_told_with_their_sources(
     for sign in (1, 2):
         objective = imported(PARTS.format(sign=sign), tmp_path, monkeypatch).mine
         told.append(attack_settings(PGD(objective=objective)))
-        assert set(told[-1]["sources"]) == {f"{NAME}.Score", f"{NAME}.form"}
+        assert set(told[-1]["sources"]) == {f"{NAME}.Score(shift=0.0)", f"{NAME}.form"}
         assert "source_sha256" not in told[-1], "PGD itself is ours"
         defense = AdversarialTraining(inner=Inner(threat=Threat(), objective=objective))
         assert defense_settings(defense)["sources"] == told[-1]["sources"]
         inside = {"list": [partial(max, objective.form)], "other": (1, "text", None)}
         assert set(sources(inside)["sources"]) == {f"{NAME}.form"}
     changed = {name for name, _, _ in differences("", *told)}
-    assert changed == {f"sources.{NAME}.Score", f"sources.{NAME}.form"}, "they share a file"
+    assert changed == {f"sources.{NAME}.Score(shift=0.0)", f"sources.{NAME}.form"}, "they share a file"
+
+
+def test_what_a_part_was_given_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = imported(PARTS.format(sign=1), tmp_path, monkeypatch)
+    objectives = [replace(module.mine, score=module.Score(shift)) for shift in (0.0, 1.0)]
+    one, two = (attack_settings(PGD(objective=objective)) for objective in objectives)
+    assert differences("", one, two), "one name, two objectives"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quiet(PGD):
+    name: str = "quiet"
+
+    def describe(self) -> dict[str, object]:
+        return {"attack": "quiet"}
+
+
+@pytest.mark.parametrize("around", [lambda attack: attack, Sampled, Nearest])
+@pytest.mark.parametrize("given", [{"steps": 3}, {"restarts": 2}, {"step_size": 0.5}, {"keep": "best"}])
+def test_what_an_own_attack_forgets_to_say_is_said_for_it(
+    around: Callable[[PGD], Attack], given: dict[str, Any]
+) -> None:
+    assert attack_settings(around(Quiet())) == attack_settings(around(Quiet()))
+    assert attack_settings(around(Quiet())) != attack_settings(around(Quiet(**given)))
 
 
 def test_what_is_ours_has_no_sources() -> None:

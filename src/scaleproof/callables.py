@@ -75,9 +75,15 @@ def foreign_parts(thing: object) -> Iterator[Any]:
         yield from foreign_parts(value)
 
 
+def part_name(part: Any) -> str:
+    """Where a part lives; of a dataclass also what it was given."""
+    made = is_dataclass(part) and not isinstance(part, type)
+    return f"{type(part).__module__}.{words_of(part)}" if made else name_of(part)
+
+
 def sources(thing: object) -> dict[str, object]:
     """Digests of what no version tells of a description: `source_sha256` of its class, `sources` of its parts."""
-    parts = {name_of(part): source_digest(part) for part in foreign_parts(thing)}
+    parts = {part_name(part): source_digest(part) for part in foreign_parts(thing)}
     return {
         **({"source_sha256": source_digest(thing)} if is_foreign(thing) else {}),
         **({"sources": parts} if parts else {}),
