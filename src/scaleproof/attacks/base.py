@@ -100,8 +100,7 @@ def attack_settings(attack: Attack) -> dict[str, object]:
     One from elsewhere may forget to say what it was given, so that is said for it.
     """
     own = attack if is_foreign(attack) else getattr(attack, "attack", attack)  # an audit's, too
-    given: dict[str, object] = {}
-    if is_foreign(own):
-        given = {"threat": dict(vars(own.threat)), "steps": own.steps, "restarts": own.restarts}
-        given["made"] = words_of(own)
-    return {**given, **attack.describe(), **sources(own)}
+    if not is_foreign(own):
+        return {**attack.describe(), **sources(own)}
+    given = {"steps": own.steps, "restarts": own.restarts, "made": words_of(own)}
+    return {**given, **attack.describe(), **vars(own.threat), **sources(own)}
