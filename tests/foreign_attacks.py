@@ -36,6 +36,11 @@ class Own(PGD):
     label: str = "Own"
 
 
+class TellsLittle(Own):
+    def describe(self) -> dict[str, object]:
+        return {"attack": "little", "eps": self.threat.eps}
+
+
 def made_of(threat: Threat, steps: int = 6) -> Own:
     return Own(threat=threat, steps=steps, name="made", label="Made")
 

@@ -4,15 +4,19 @@ import importlib
 import linecache
 import sys
 import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from scaleproof import PGD, Threat
+from scaleproof.attacks import Attack, Nearest, Sampled
 from scaleproof.attacks.base import attack_settings
-from scaleproof.callables import source_digest, sources
+from scaleproof.callables import name_of, source_digest, sources
 from scaleproof.defenses import AdversarialTraining, Inner, defense_settings
 from scaleproof.differences import differences
 from scaleproof.losses import cross_entropy
@@ -71,14 +75,38 @@ def test_parts_that_are_not_ours_are_told_with_their_sources(
     for sign in (1, 2):
         objective = imported(PARTS.format(sign=sign), tmp_path, monkeypatch).mine
         told.append(attack_settings(PGD(objective=objective)))
-        assert set(told[-1]["sources"]) == {f"{NAME}.Score", f"{NAME}.form"}
+        assert set(told[-1]["sources"]) == {f"{NAME}.Score(shift=0.0)", f"{NAME}.form"}
         assert "source_sha256" not in told[-1], "PGD itself is ours"
         defense = AdversarialTraining(inner=Inner(threat=Threat(), objective=objective))
         assert defense_settings(defense)["sources"] == told[-1]["sources"]
         inside = {"list": [partial(max, objective.form)], "other": (1, "text", None)}
         assert set(sources(inside)["sources"]) == {f"{NAME}.form"}
     changed = {name for name, _, _ in differences("", *told)}
-    assert changed == {f"sources.{NAME}.Score", f"sources.{NAME}.form"}, "they share a file"
+    assert changed == {f"sources.{NAME}.Score(shift=0.0)", f"sources.{NAME}.form"}, "they share a file"
+
+
+def test_what_a_part_was_given_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = imported(PARTS.format(sign=1), tmp_path, monkeypatch)
+    objectives = [replace(module.mine, score=module.Score(shift)) for shift in (0.0, 1.0)]
+    one, two = (attack_settings(PGD(objective=objective)) for objective in objectives)
+    assert differences("", one, two), "one name, two objectives"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quiet(PGD):
+    name: str = "quiet"
+
+    def describe(self) -> dict[str, object]:
+        return {"attack": "quiet"}
+
+
+@pytest.mark.parametrize("around", [lambda attack: attack, Sampled, Nearest])
+@pytest.mark.parametrize("given", [{"steps": 3}, {"restarts": 2}, {"step_size": 0.5}, {"keep": "best"}])
+def test_what_an_own_attack_forgets_to_say_is_said_for_it(
+    around: Callable[[PGD], Attack], given: dict[str, Any]
+) -> None:
+    assert attack_settings(around(Quiet())) == attack_settings(around(Quiet()))
+    assert attack_settings(around(Quiet())) != attack_settings(around(Quiet(**given)))
 
 
 def test_what_is_ours_has_no_sources() -> None:
@@ -88,3 +116,14 @@ def test_what_is_ours_has_no_sources() -> None:
 
 def test_what_has_no_source_has_no_digest() -> None:
     assert source_digest(len) is None
+
+
+class Loss:
+    """It prints its place in memory."""
+
+
+def test_where_an_argument_lies_in_memory_is_no_setting() -> None:
+    one, two = (partial(max, Loss(), key=[Loss.__init__, Loss()]) for _ in range(2))
+    assert name_of(one) == name_of(two)
+    assert "Loss" in name_of(one)
+    assert name_of(one) != name_of(partial(max, 3, key=one.keywords["key"]))

@@ -16,6 +16,7 @@ from foreign_attacks import their_pgd
 from foreign_helpers import SMALL, foreign, same, small
 from helpers import LinearNet, SmallConvNet, decisions, images, worst_margin
 from scaleproof import PGD, Rng, Threat, attack_batch, evaluate, suite
+from scaleproof.attacks.adapters import Built
 from scaleproof.attacks.foreign import seeded
 from scaleproof.attacks.loop import Packing, perturb
 from scaleproof.models import Classifier
@@ -146,6 +147,15 @@ def test_another_source_is_another_run(tmp_path: Path) -> None:
     evaluate(net, data, [foreign(lambda model, x, y: x)], store=FolderStore(tmp_path))
     with pytest.raises(ValueError, match="another run"):
         evaluate(net, data, [foreign(lambda model, x, y: x + 0)], store=FolderStore(tmp_path))
+
+
+def test_another_factory_is_another_run(tmp_path: Path) -> None:
+    net, data = small()
+    short = foreign(Built(lambda model: partial(their_pgd, model, eps=0.02, steps=1)))
+    long = foreign(Built(lambda model: partial(their_pgd, model, eps=0.02, steps=9)))
+    evaluate(net, data, [short], store=FolderStore(tmp_path))
+    with pytest.raises(ValueError, match="another run"):
+        evaluate(net, data, [long], store=FolderStore(tmp_path))
 
 
 CLASS = """

@@ -74,6 +74,16 @@ def test_settings_reach_an_attack_by_its_signature() -> None:
     }
 
 
+def test_a_single_step_keeps_its_own_size_unless_another_is_asked_for() -> None:
+    """That of FFGSM is larger than eps: with the quarter of eps that many steps take it would hardly move."""
+    pytest.importorskip("torchattacks")
+    usual, asked = (
+        named_attack("torchattacks:FFGSM", Threat(eps=0.1), step_size=size) for size in (None, 0.05)
+    )
+    assert "alpha" not in usual.settings
+    assert asked.settings["alpha"] == 0.05
+
+
 def test_torchattacks_seeds_follow_ours() -> None:
     pytest.importorskip("torchattacks")
     net, data = small()

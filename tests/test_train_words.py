@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from typer.testing import CliRunner, Result
 
 from scaleproof import Threat, evaluate, suite
@@ -95,11 +96,22 @@ def test_the_finding_has_the_limit_of_the_check(others: int, of_one_class: int, 
     found = answer_findings(labels, answers)
     assert (said is None) == (found == ())
     assert said is None or said in found[0].meaning
-    seen = cast(
-        "Subject",
-        SimpleNamespace(logits=torch.eye(3)[torch.from_numpy(answers)], all_y=torch.from_numpy(labels)),
-    )
-    assert constant(seen).passed == (said is None)
+    assert not_constant(answers, labels) == (said is None)
+
+
+@pytest.mark.parametrize(("right", "accused"), [(4, False), (3, True), (0, True)])
+def test_a_common_answer_of_a_common_class_is_no_fault(right: int, accused: bool) -> None:
+    """Six images of a rare class: who finds most of them tells classes apart, however common the other answer is."""
+    answers, labels = np.ones(100, np.int64), np.ones(100, np.int64)
+    answers[:right], labels[:6] = 2, 2
+    assert (answer_findings(labels, answers) != ()) == accused
+    assert not_constant(answers, labels) != accused
+
+
+def not_constant(answers: NDArray[np.int64], labels: NDArray[np.int64]) -> bool:
+    """What the check says to these answers."""
+    seen = SimpleNamespace(logits=torch.eye(3)[torch.from_numpy(answers)], all_y=torch.from_numpy(labels))
+    return constant(cast("Subject", seen)).passed
 
 
 def test_old_trainings_without_findings_are_shown(tmp_path: Path) -> None:

@@ -40,6 +40,25 @@ def test_a_true_claim_is_confirmed(stored_run: Path) -> None:
     assert "CONFIRMED" in done.output
 
 
+def test_the_budget_of_an_attack_that_does_not_say_its_norm_is_known(tmp_path: Path) -> None:
+    """As the one in docs/add-an-attack.md does."""
+    words = [
+        "evaluate",
+        "demo",
+        "--limit",
+        "8",
+        "--attacks",
+        "foreign_attacks:TellsLittle",
+        "--device",
+        "cpu",
+    ]
+    words += ["--no-checks", "--no-report", "--keep-examples", "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    found = verify(tmp_path / "run")
+    assert found.confirmed, found.checks
+
+
 def test_examples_are_the_first_that_broke_an_image(stored_run: Path) -> None:
     claims, arrays = read_claims(stored_run), read_arrays(stored_run / "verdicts.npz")
     assert arrays is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -12,15 +13,22 @@ from pathlib import Path
 from typing import Any
 
 OURS = {"scaleproof", "torch", "numpy", *sys.stdlib_module_names}  # whose sources are known by a version
+ADDRESS = re.compile(" at 0x[0-9A-Fa-f]+")
 
 
 def name_of(function: Any) -> str:
     """Where a callable lives; a partial says what it is called with."""
     if isinstance(function, functools.partial):
-        words = [*map(repr, function.args), *(f"{key}={value!r}" for key, value in function.keywords.items())]
+        named_words = (f"{key}={words_of(value)}" for key, value in function.keywords.items())
+        words = [*map(words_of, function.args), *named_words]
         return f"{name_of(function.func)}({', '.join(words)})"
     named = routine_or_class(function)
     return f"{named.__module__}.{named.__qualname__}"
+
+
+def words_of(thing: object) -> str:
+    """What a thing prints, without its place in memory, which the next process does not know."""
+    return ADDRESS.sub("", repr(thing))
 
 
 def routine_or_class(thing: Any) -> Any:
@@ -67,9 +75,15 @@ def foreign_parts(thing: object) -> Iterator[Any]:
         yield from foreign_parts(value)
 
 
+def part_name(part: Any) -> str:
+    """Where a part lives; of a dataclass also what it was given."""
+    made = is_dataclass(part) and not isinstance(part, type)
+    return f"{type(part).__module__}.{words_of(part)}" if made else name_of(part)
+
+
 def sources(thing: object) -> dict[str, object]:
     """Digests of what no version tells of a description: `source_sha256` of its class, `sources` of its parts."""
-    parts = {name_of(part): source_digest(part) for part in foreign_parts(thing)}
+    parts = {part_name(part): source_digest(part) for part in foreign_parts(thing)}
     return {
         **({"source_sha256": source_digest(thing)} if is_foreign(thing) else {}),
         **({"sources": parts} if parts else {}),

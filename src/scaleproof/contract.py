@@ -128,9 +128,14 @@ def commonest(values: NDArray[np.int64]) -> tuple[int, int]:
 
 
 def one_answer(answers: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    """The share of the commonest answer; nothing where the labels, too, are nearly all of one class."""
-    share, expected = (commonest(values)[1] / len(values) for values in (answers, labels))
-    return 0.0 if expected > ONE_CLASS else share
+    """The share of the commonest answer; nothing where the labels, too, are nearly all of one class.
+
+    Nor where most images of other classes get another answer: then it is common because its class is.
+    """
+    answer, count = commonest(answers)
+    others = answers[labels != answer]
+    expected = commonest(labels)[1] > ONE_CLASS * len(labels)
+    return 0.0 if expected or (others != answer).mean() > 0.5 else count / len(answers)
 
 
 @contextmanager

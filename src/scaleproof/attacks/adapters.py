@@ -37,19 +37,18 @@ def named_attack(
 ) -> Attack:
     """The attack that a spec such as torchattacks:PGD, foolbox:LinfPGD or my_module:my_attack names.
 
-    A function is told eps and the norm where it takes them, and steps where it takes a step size too; a class of this
-    package's own kind is given the threat, and what was asked for where it takes it. The rest is their own.
+    A function is told eps and the norm where it takes them, and steps and a step size where it takes both; a class of
+    this package's own kind is given the threat, and what was asked for where it takes it. The rest is their own.
     """
     package, _, name = spec.partition(":")
     if not package or not name:
         raise ValueError(f"an attack from elsewhere must be {SPEC}, got {spec!r}")
     known = {"torchattacks": from_torchattacks, "foolbox": from_foolbox}
-    stride = threat.eps / 4 if step_size is None else step_size
     offered = {
         "eps": threat.eps,
         "norm": NORMS[threat.norm],
         "steps": 20 if steps is None else steps,
-        **dict.fromkeys(STRIDES, stride),
+        **dict.fromkeys(STRIDES, step_size),
     }
     starts = 1 if restarts is None else restarts
     if package in known:
@@ -148,11 +147,14 @@ def accepted(function: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def wanted(function: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
-    """What a callable takes of what is offered; steps only where it takes a step size as well."""
+    """What a callable takes of what is offered; steps only with a step size, and eps / 4 as one only with steps."""
     found = accepted(function, offered)
-    return (
-        found if any(name in found for name in STRIDES) else {k: v for k, v in found.items() if k != "steps"}
-    )
+    strides = [name for name in STRIDES if name in found]
+    if "steps" in found:
+        found |= {name: offered["eps"] / 4 for name in strides if found[name] is None}
+    return {
+        name: value for name, value in found.items() if value is not None and (name != "steps" or strides)
+    }
 
 
 def attribute(spec: str, module: Any, name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, Self
 import torch
 from torch import Tensor
 
-from scaleproof.callables import is_foreign, sources
+from scaleproof.callables import is_foreign, sources, words_of
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
 from scaleproof.threat import Threat
@@ -99,10 +99,8 @@ def attack_settings(attack: Attack) -> dict[str, object]:
 
     One from elsewhere may forget to say what it was given, so that is said for it.
     """
-    told = attack.describe()
-    if is_foreign(attack):
-        given = {"threat": dict(vars(attack.threat)), "steps": attack.steps, "restarts": attack.restarts}
-        return {**given, **told, **sources(attack)}
-    if "source_sha256" in told:  # a function: it says so itself
-        return told
-    return {**told, **sources(getattr(attack, "attack", attack))}  # of an audit's own attack, too
+    own = attack if is_foreign(attack) else getattr(attack, "attack", attack)  # an audit's, too
+    if not is_foreign(own):
+        return {**attack.describe(), **sources(own)}
+    given = {"steps": own.steps, "restarts": own.restarts, "made": words_of(own)}
+    return {**given, **attack.describe(), **vars(own.threat), **sources(own)}

@@ -26,7 +26,7 @@ from torch import Tensor
 from scaleproof.attacks.base import Format, State
 from scaleproof.attacks.counted import Counted, model_kept
 from scaleproof.attacks.loop import unique_first
-from scaleproof.callables import name_of, source_digest
+from scaleproof.callables import name_of
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng, key_of
 from scaleproof.speed import exact_float32, on_device
@@ -143,7 +143,6 @@ class Foreign:
             "restarts": self.restarts,
             "minimal": self.minimal,
             "function": name_of(self.function),
-            "source_sha256": source_digest(self.function),
             "settings": dict(self.settings),
         }
 
