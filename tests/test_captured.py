@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from networks import Dropping
+from own_defenses import Smooth
 from scaleproof import Speed, evaluate, suite
 from scaleproof.attacks import APGD, Attack, Scouting, Scouts
 from scaleproof.defenses import BatchNormPolicy, Defense
@@ -102,6 +103,18 @@ def test_layers_that_draw() -> None:
 def dropping() -> Classifier:
     torch.manual_seed(3)
     return as_classifier(Dropping())
+
+
+def test_a_defense_without_a_hash() -> None:
+    """Every second step has other settings, and a graph of its own."""
+
+    class Turning(Smooth):
+        def at(self, epoch: int, step: int) -> Smooth:
+            return replace(self, shares=[1.0, 0.5], smoothing=0.4) if step % 2 else self
+
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Turning())
+    assert same_both_ways(network, Turning())
 
 
 def test_parts_side_by_side() -> None:

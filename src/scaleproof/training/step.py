@@ -67,6 +67,7 @@ class Stepper:
         self.names: tuple[str, ...] = ()
         self.graded: list[torch.nn.Parameter] = []
         self.defense = defense
+        self.variants: list[Defense] = []
         self.has_chance = has_chance(classifier)
         captures = speed.graph and self.device.type == "cuda" and group.size == 1
         self.graphs = GraphCache(self.device, self.state) if captures else None
@@ -91,7 +92,13 @@ class Stepper:
             if self.graphs is None:
                 compute(part.rows, part.places, *part.noise)
             else:
-                self.graphs(defense, compute, part.rows, part.places, *part.noise)
+                self.graphs(self.variant(defense), compute, part.rows, part.places, *part.noise)
+
+    def variant(self, defense: Defense) -> int:
+        """The number of this defense among all that steps had: one of one's own may have no hash."""
+        if defense not in self.variants:
+            self.variants.append(defense)
+        return self.variants.index(defense)
 
     @contextmanager
     def own_chance(self, key: int) -> Iterator[None]:
