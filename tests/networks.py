@@ -1,5 +1,8 @@
 """Networks that a test names on the command line, as module:factory."""
 
+import random
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,6 +42,17 @@ class Dropping(WithoutNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(torch.nn.functional.dropout(x, 0.2, self.training))
+
+
+class Skipping(WithoutNorm):
+    """Draws from Python's and numpy's generators, which no device knows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and random.random() < 0.5:
+            x = 1 - x
+        if self.training:
+            x = x * float(np.random.uniform(0.5, 1.5))
+        return super().forward(x)
 
 
 def dropping() -> Dropping:

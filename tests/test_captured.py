@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 
-from networks import Dropping
+from networks import Dropping, Skipping
 from own_defenses import Smooth
 from scaleproof import Speed, evaluate, suite
 from scaleproof.attacks import APGD, Attack, Scouting, Scouts
@@ -98,6 +98,20 @@ def test_a_ball_that_grows_and_images_as_they_are() -> None:
 
 def test_layers_that_draw() -> None:
     assert same_both_ways(dropping, chosen("at"))
+
+
+def test_what_a_network_draws_on_the_host_is_not_repeated() -> None:
+    found, notes = [], []
+    for graph in (True, False):
+        torch.manual_seed(3)
+        skipping = as_classifier(Skipping()).cuda()
+        run = Trainer(skipping, small(), chosen("standard"), QUICK, speed=Speed(graph=graph))
+        found.append(finished(run))
+        notes.append(run.stepper.notes())
+    assert same(*found)
+    assert not notes[0]["graph"]
+    said = "graph capture failed, eager in its place: the network draws random numbers from Python or numpy"
+    assert said in notes[0]["notes"]  # type: ignore[operator]
 
 
 def dropping() -> Classifier:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from networks import Dropping
+from networks import Dropping, Skipping
 from scaleproof import load
 from scaleproof.defenses import (
     AdversarialTraining,
 )
 from scaleproof.models import as_classifier
+from scaleproof.museum.healthy import WithoutNorm
 from scaleproof.parallel import Group
 from scaleproof.training import Trainer
 from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -27,10 +30,13 @@ from training_helpers import QUICK as CONFIG
 from training_helpers import finished, network, same, small, trainer
 
 
-def test_a_network_that_draws_in_a_function_is_resumed_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("drawing", [Dropping, Skipping])
+def test_a_network_that_draws_in_a_function_is_resumed_too(
+    drawing: type[WithoutNorm], tmp_path: Path
+) -> None:
     def made(folder: Path | None) -> Trainer:
         torch.manual_seed(3)
-        own, data = as_classifier(Dropping()), load("sample-train").first(64)
+        own, data = as_classifier(drawing()), load("sample-train").first(64)
         return Trainer(own, data, AdversarialTraining(), CONFIG, folder=folder, checkpoint_seconds=0)
 
     whole = finished(made(None))
@@ -40,7 +46,11 @@ def test_a_network_that_draws_in_a_function_is_resumed_too(tmp_path: Path) -> No
             break
     torch.manual_seed(99)
     torch.rand(7)
+    random.seed(99)
+    np.random.seed(99)
     assert same(finished(made(tmp_path)), whole)
+    assert random.random() == random.Random(99).random()
+    assert np.random.rand() == np.random.RandomState(99).rand()
 
 
 def test_a_mean_of_tied_weights_is_moved_once() -> None:

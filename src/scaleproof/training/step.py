@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from scaleproof.defenses.base import Batch, Defense, Outcome
 from scaleproof.losses import logits
 from scaleproof.models.classifier import Classifier, device_of, evaluating
 from scaleproof.parallel import Group
 from scaleproof.speed import GraphCache, Speed, choose
-from scaleproof.speed.fold import is_own
 from scaleproof.speed.precision import has_fast_bf16
+from scaleproof.training.chance import has_chance, refuse_host_chance, seeded
 from scaleproof.training.checks import checked_outcome
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.diverged import First, masks, numbers, told
@@ -24,7 +24,6 @@ from scaleproof.training.images import Resident
 from scaleproof.training.learner import ModelLearner
 from scaleproof.training.sgd import SGD
 
-CHANCE = (nn.modules.dropout._DropoutNd, nn.RReLU)  # layers that draw random numbers in train mode
 PRECISIONS = ("auto", "float32", "tf32", "bf16")
 SLOTS = 16  # of the running totals: rows, right ones, then one a term
 
@@ -92,7 +91,8 @@ class Stepper:
             if self.graphs is None:
                 compute(part.rows, part.places, *part.noise)
             else:
-                self.graphs(self.variant(defense), compute, part.rows, part.places, *part.noise)
+                again = partial(self.repeatable, compute)
+                self.graphs(self.variant(defense), again, part.rows, part.places, *part.noise)
 
     def variant(self, defense: Defense) -> int:
         """The number of this defense among all that steps had: one of one's own may have no hash."""
@@ -100,15 +100,15 @@ class Stepper:
             self.variants.append(defense)
         return self.variants.index(defense)
 
-    @contextmanager
-    def own_chance(self, key: int) -> Iterator[None]:
-        """Layers such as dropout draw from the global generators: seeded for this step and rank, restored after it."""
-        if not self.has_chance:
-            yield
-            return
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(key + self.group.rank)
-            yield
+    def repeatable(self, compute: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
+        """The step, unless a graph of it would repeat what the network draws."""
+        if self.graphs is None or self.graphs.failure is not None or not self.has_chance:
+            return compute(*inputs)
+        return refuse_host_chance(partial(compute, *inputs))
+
+    def own_chance(self, key: int) -> AbstractContextManager[None]:
+        """What draws from the global generators is seeded for this step and rank, and they are restored after it."""
+        return seeded(key + self.group.rank, self.totals) if self.has_chance else nullcontext()
 
     def compute(
         self, defense: Defense, whole: int, rows: Tensor, places: Tensor, *noise: Tensor
@@ -212,11 +212,6 @@ class Stepper:
     def plain(self) -> str:
         """What float32 is computed in; a CPU has no TF32."""
         return "tf32" if self.speed.precision == "tf32" and self.device.type == "cuda" else "float32"
-
-
-def has_chance(classifier: Classifier) -> bool:
-    """Whether passes may draw random numbers of their own; a network that is not ours may do so in any function."""
-    return not is_own(classifier.net) or any(isinstance(module, CHANCE) for module in classifier.modules())
 
 
 def check_precision(precision: str) -> None:
