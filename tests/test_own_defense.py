@@ -16,6 +16,7 @@ from scaleproof.defenses import AdversarialTraining, Defense, scale_invariant
 from scaleproof.defenses.base import Batch, Learner, Memory, Outcome
 from scaleproof.losses import logits
 from scaleproof.models.output import Output
+from scaleproof.report.training.parse import EPOCH_FIELDS
 from scaleproof.training import Trainer
 from scaleproof.training.checkpoint import read_checkpoint
 from training_helpers import QUICK, finished, network, small
@@ -42,7 +43,11 @@ def found(answer: Callable[[Tensor, Output], Any]) -> Defense:
     [
         (lambda loss, output: loss.mean(), r"outcome of Own must return named terms, got Tensor: return self.fin"),
         (lambda loss, output: {"loss": loss.mean()}, "must return named terms, got dict"),
-        (lambda loss, output: Outcome({}, output), "Own must return at least one term, got none"),
+        (lambda loss, output: Outcome({}, output), "at least one term and at most 14, got none"),
+        (
+            lambda loss, output: Outcome({f"{number}": loss.mean() for number in range(15)}, output),
+            "Own must return at least one term and at most 14, got 15: add some up",
+        ),
         (lambda loss, output: Outcome({"loss": loss.mean(), "own": loss.mean()}, output), "Own gives loss, own: give"),
         (lambda loss, output: Outcome({"clean": loss}, output), r"of one number, got shape \(24,\) for 'clean'"),
         (lambda loss, output: Outcome({"clean": 1.5}, output), "of one number, got float for 'clean'"),  # type: ignore[dict-item]
@@ -53,6 +58,23 @@ def test_what_a_defense_returns_must_be_named_terms(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         finished(Trainer(network(), small(), found(answer), QUICK))
+
+
+@pytest.mark.parametrize("name", sorted(EPOCH_FIELDS - {"loss"} | {"schema"}))
+def test_no_term_is_called_as_another_field_of_a_record(name: str) -> None:
+    method = found(lambda loss, output: Outcome({"clean": loss.mean(), name: 0 * loss.mean()}, output))
+    with pytest.raises(
+        ValueError, match=f"'{name}' stands for something else in the record of an epoch, Own"
+    ):
+        finished(Trainer(network(), small(), method, QUICK))
+
+
+def test_as_many_terms_as_there_may_be_are_all_recorded() -> None:
+    names = [f"part {number}" for number in range(14)]
+    method = found(lambda loss, output: Outcome({name: loss.mean() / 14 for name in names}, output))
+    training = Trainer(network(), small(), method, replace(QUICK, epochs=1))
+    finished(training)
+    assert set(names) <= training.history[0].keys()
 
 
 def test_si_needs_an_attack_to_change() -> None:

@@ -28,6 +28,11 @@ SAME_CLASSES = (
     "Save both .npz files with one list of classes and labels that follow it, or give both folders the same "
     "subfolders"
 )
+TAKEN = {  # fields of an epoch's record beside the terms of the loss
+    *("schema", "epoch", "rate", "train_accuracy", "weight_norm", "validation", "test", "guard", "seconds"),
+    "images_per_second",
+}
+MOST_TERMS = 14
 
 
 def probe_threat(defense: Defense) -> Threat:
@@ -42,12 +47,21 @@ def checked_outcome(defense: Defense, outcome: object) -> Outcome:
             f"outcome of {type(defense).__name__} must return named terms, got {type(outcome).__name__}: "
             "return self.finished({'loss': loss}, output, batch.y)"
         )
-    if not outcome.terms:
-        raise ValueError(f"{type(defense).__name__} must return at least one term, got none")
+    if not 1 <= len(outcome.terms) <= MOST_TERMS:
+        raise ValueError(
+            f"{type(defense).__name__} must return at least one term and at most {MOST_TERMS}, got "
+            f"{len(outcome.terms) or 'none'}: add some up"
+        )
     if "loss" in outcome.terms and len(outcome.terms) > 1:
         raise ValueError(
             f"'loss' is the sum of all terms, {type(defense).__name__} gives {', '.join(outcome.terms)}: "
             "give that term another name"
+        )
+    taken = TAKEN.intersection(outcome.terms)
+    if taken:
+        raise ValueError(
+            f"{min(taken)!r} stands for something else in the record of an epoch, {type(defense).__name__} has a term "
+            "of that name: give it another one"
         )
     for name, term in outcome.terms.items():
         if not isinstance(term, Tensor) or term.dim() > 0:

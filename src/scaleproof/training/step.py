@@ -17,7 +17,7 @@ from scaleproof.parallel import Group
 from scaleproof.speed import GraphCache, Speed, choose
 from scaleproof.speed.precision import has_fast_bf16
 from scaleproof.training.chance import has_chance, refuse_host_chance, seeded
-from scaleproof.training.checks import checked_outcome
+from scaleproof.training.checks import MOST_TERMS, checked_outcome
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.diverged import First, masks, numbers, told
 from scaleproof.training.images import Resident
@@ -25,7 +25,7 @@ from scaleproof.training.learner import ModelLearner
 from scaleproof.training.sgd import SGD
 
 PRECISIONS = ("auto", "float32", "tf32", "bf16")
-SLOTS = 16  # of the running totals: rows, right ones, then one a term
+SLOTS = 2 + MOST_TERMS  # of the running totals: rows, right ones, then one a term
 
 
 @dataclass(frozen=True)
