@@ -204,6 +204,12 @@ def plain_settings(defense: Defense) -> dict[str, Any]:
             f"a training in a folder needs settings that are plain data, {type(defense).__name__} has others "
             f"({error}): let its describe() give finite numbers, texts and lists"
         ) from error
+    missing = sorted({"defense", "inner", "margin", "batch_norm"} - plain.keys())
+    if missing:
+        raise ValueError(
+            f"the settings of a defense must hold {', '.join(missing)}, those of {type(defense).__name__} do not: let "
+            "its describe() return {**super().describe(), ...}"
+        )
     return plain
 
 
