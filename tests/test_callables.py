@@ -12,7 +12,7 @@ import pytest
 
 from scaleproof import PGD, Threat
 from scaleproof.attacks.base import attack_settings
-from scaleproof.callables import source_digest, sources
+from scaleproof.callables import name_of, source_digest, sources
 from scaleproof.defenses import AdversarialTraining, Inner, defense_settings
 from scaleproof.differences import differences
 from scaleproof.losses import cross_entropy
@@ -79,6 +79,13 @@ def test_parts_that_are_not_ours_are_told_with_their_sources(
         assert set(sources(inside)["sources"]) == {f"{NAME}.form"}
     changed = {name for name, _, _ in differences("", *told)}
     assert changed == {f"sources.{NAME}.Score", f"sources.{NAME}.form"}, "they share a file"
+
+
+def test_a_name_is_the_same_in_every_process() -> None:
+    first, second = (partial(sources, [lambda: 0], by=object()) for _ in range(2))
+    assert repr(first) != repr(second)
+    assert name_of(first) == name_of(second)
+    assert name_of(partial(sources, 3, by="text")) == "scaleproof.callables.sources(3, by='text')"
 
 
 def test_what_is_ours_has_no_sources() -> None:

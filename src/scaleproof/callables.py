@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -12,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 OURS = {"scaleproof", "torch", "numpy", *sys.stdlib_module_names}  # whose sources are known by a version
+ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")  # of what has no other name: another one in each process
 
 
 def name_of(function: Any) -> str:
     """Where a callable lives; a partial says what it is called with."""
     if isinstance(function, functools.partial):
         words = [*map(repr, function.args), *(f"{key}={value!r}" for key, value in function.keywords.items())]
-        return f"{name_of(function.func)}({', '.join(words)})"
+        return f"{name_of(function.func)}({ADDRESS.sub('', ', '.join(words))})"
     named = routine_or_class(function)
     return f"{named.__module__}.{named.__qualname__}"
 
