@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import SyncBatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm as Norm
 
 from scaleproof.contract import understood
 from scaleproof.data import Dataset
@@ -232,6 +234,32 @@ def check_batch(batch: int, count: int, group: Group = ALONE) -> None:
         raise ValueError(
             f"a batch must have a row for each of {group.size} processes, got {batch}: "
             "give a larger batch_size (--batch-size), or fewer processes"
+        )
+
+
+def check_last_batch(classifier: Classifier, x: Tensor, batch: int, count: int, group: Group = ALONE) -> None:
+    """BatchNorm has no statistics of one number: behind a pooling it needs two images in each process's part."""
+    last, small = count % batch or batch, list[str]()
+
+    def look(module: Norm, given: tuple[Tensor, ...]) -> None:
+        if given[0].numel() == len(x) * given[0].shape[1]:
+            small.append(type(module).__name__)
+
+    if last >= 2 * group.size:
+        return
+    norms = [module for module in classifier.modules() if isinstance(module, Norm) and module.training]
+    hooks = [norm.register_forward_pre_hook(look) for norm in norms if not isinstance(norm, SyncBatchNorm)]
+    try:
+        with evaluating(classifier), random_state_kept(x), torch.no_grad():
+            classifier(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if small:
+        shared = f" for {group.size} processes" if group.size > 1 else ""
+        raise ValueError(
+            f"a network with {small[0]} behind its pooling needs two images a process in every batch, the last one has "
+            f"{last}{shared}: give another batch_size (--batch-size)"
         )
 
 

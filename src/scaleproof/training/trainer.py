@@ -29,6 +29,7 @@ from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_ch
 from scaleproof.training.checks import (
     check_batch,
     check_identity,
+    check_last_batch,
     check_network,
     checked_validation,
     identity,
@@ -87,7 +88,9 @@ class Trainer:
         if self.device.type == "cuda":
             classifier.to(memory_format=layout(speed, trains_in_bf16(speed, self.device)))  # type: ignore[call-overload]
         classifier.train()
-        check_network(classifier, defense, self.images.plain(slice(0, 8)), len(dataset.classes))
+        x = self.images.plain(slice(0, 8))
+        check_network(classifier, defense, x, len(dataset.classes))
+        check_last_batch(classifier, x, config.batch_size, len(rows), group)
         self.stepper = Stepper(classifier, defense, self.images, config, speed, group)
         self.averaged = None if config.average is None else copy.deepcopy(classifier)
         threat = probe_threat(defense)
