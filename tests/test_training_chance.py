@@ -25,6 +25,8 @@ from scaleproof.museum.healthy import WithoutNorm
 from scaleproof.parallel import Group
 from scaleproof.training import Trainer
 from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from scaleproof.training.images import centred_places
+from scaleproof.training.step import Draws
 from test_train_command import ENVIRONMENT, TESTS
 from training_helpers import QUICK as CONFIG
 from training_helpers import finished, network, same, small, trainer
@@ -98,6 +100,22 @@ def test_one_process_that_has_no_number_stops_them_all() -> None:
     assert stepper.is_finite()
     stepper.group = Beside(0, 2)
     assert not stepper.is_finite()
+
+
+def test_a_process_without_rows_counts_the_step_as_one_without_a_fault() -> None:
+    """What was no number first is told by these counts, of all processes."""
+
+    class Beside(Group):
+        def add_up(self, tensors: object) -> None:
+            """Nothing comes from the other one."""
+
+    running = trainer()
+    stepper, rows = running.stepper, torch.arange(1)
+    draws = Draws(rows, centred_places(1, rows.device), running.noise(running.defense, 1, torch.Generator()))
+    for rank, size in ((0, 1), (0, 2), (1, 2)):
+        stepper.group = Beside(rank, size)
+        stepper.step(running.defense, draws, 0.01)
+    assert stepper.first.flags.tolist() == [3] + [0] * (len(stepper.first.flags) - 1)
 
 
 def test_a_batch_has_a_row_for_each_process() -> None:

@@ -126,6 +126,8 @@ class Stepper:
                     defense.remember(outcome, batch, self.memory)
                     self.count(outcome, batch.y)
                 self.graded = [p for p in self.parameters if p.grad is not None]
+            else:
+                self.first.look(rows, ())  # a step without a fault
             self.join(whole)
             self.optimizer.step()
         return ()
