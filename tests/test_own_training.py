@@ -76,7 +76,7 @@ def test_it_is_found_in_the_current_folder_and_a_changed_one_is_another(
         (tmp_path / "mine_to_train.py").write_text(text + remark)
         code, said = train("mine_to_train:Mine", *words, "--out", "here")
         assert (code == 0) == (number == 0), said
-    assert "holds a run with other settings (defense.source_sha256 was" in said
+    assert "holds a run with other settings (the file of its defense changed)" in said
     assert train("mine_to_train:Mine", *words)[0] == 0
     assert [path.name.startswith("mine-ours-networks-without_norm") for path in Path("runs").iterdir()] == [
         True
