@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import torch
@@ -75,6 +75,43 @@ def test_as_many_terms_as_there_may_be_are_all_recorded() -> None:
     training = Trainer(network(), small(), method, replace(QUICK, epochs=1))
     finished(training)
     assert set(names) <= training.history[0].keys()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turning(Defense):
+    """Has a term in one epoch alone, and one in every second step."""
+
+    name, label = "turning", "Turning"
+    when: tuple[int, int] = (0, 0)
+
+    def at(self, epoch: int, step: int) -> Self:
+        return replace(self, when=(epoch, step))
+
+    def outcome(self, learner: Learner, batch: Batch, memory: Memory) -> Outcome:
+        (epoch, step), output = self.when, learner.outputs(batch.x, "clean")
+        nothing = 0 * output.logits.sum()
+        found = {"hundred": nothing + 100} if step == 1 else {"one": nothing + 1, "two": nothing + 2}
+        return self.finished(found | ({"four": nothing + 4} if epoch == 1 else {}), output, batch.y)
+
+
+def test_terms_of_some_steps_alone_keep_their_names(tmp_path: Path) -> None:
+    """58 images in batches of 24: the second of three has one term, the others have two."""
+
+    def records(folder: Path | None, cut: int = 9) -> list[dict[str, Any]]:
+        training = Trainer(
+            network(), small(), Turning(), replace(QUICK, epochs=3), folder=folder, checkpoint_seconds=0
+        )
+        for progress in training.run():
+            if progress.epoch == cut:
+                break
+        names = ("one", "two", "hundred", "four", "loss")
+        return [{name: record[name] for name in names if name in record} for record in training.history]
+
+    whole, wanted = records(None), {"one": 34 / 58, "two": 68 / 58, "hundred": 2400 / 58}
+    extra = [wanted, wanted | {"four": 4.0}, wanted | {"four": 0.0}]
+    assert whole == [pytest.approx(terms | {"loss": sum(terms.values())}) for terms in extra]
+    records(tmp_path, cut=3)
+    assert records(tmp_path) == whole
 
 
 def test_si_needs_an_attack_to_change() -> None:

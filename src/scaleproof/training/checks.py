@@ -30,9 +30,9 @@ SAME_CLASSES = (
     "Save both .npz files with one list of classes and labels that follow it, or give both folders the same "
     "subfolders"
 )
-TAKEN = {  # fields of an epoch's record beside the terms of the loss
-    *("schema", "epoch", "rate", "train_accuracy", "weight_norm", "validation", "test", "guard", "seconds"),
-    "images_per_second",
+FIELDS = {  # of an epoch's record beside the terms of the loss
+    *("schema", "epoch", "rate", "loss", "train_accuracy", "weight_norm", "validation", "test", "guard"),
+    *("seconds", "images_per_second"),
 }
 MOST_TERMS = 14
 
@@ -59,7 +59,7 @@ def checked_outcome(defense: Defense, outcome: object) -> Outcome:
             f"'loss' is the sum of all terms, {type(defense).__name__} gives {', '.join(outcome.terms)}: "
             "give that term another name"
         )
-    taken = TAKEN.intersection(outcome.terms)
+    taken = (FIELDS - {"loss"}).intersection(outcome.terms)
     if taken:
         raise ValueError(
             f"{min(taken)!r} stands for something else in the record of an epoch, {type(defense).__name__} has a term "

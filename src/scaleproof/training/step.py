@@ -63,7 +63,7 @@ class Stepper:
         self.memory = defense.new_memory(images.plain(slice(0, config.batch_size)))
         self.totals = torch.zeros(SLOTS, dtype=torch.float64, device=self.device)
         self.first = First(SLOTS, self.device)
-        self.names: tuple[str, ...] = ()
+        self.names: list[str] = []  # of all terms so far, each has its place in the totals
         self.graded: list[torch.nn.Parameter] = []
         self.defense = defense
         self.variants: list[Defense] = []
@@ -149,11 +149,13 @@ class Stepper:
 
     def count(self, outcome: Outcome, y: Tensor) -> None:
         """Add this batch to the running totals."""
-        self.names, outputs = tuple(outcome.terms), logits(outcome.output)
-        self.first.look(outputs, outcome.terms.values())
+        outputs = logits(outcome.output)
+        self.names += [name for name in outcome.terms if name not in self.names]
+        terms = [outcome.terms.get(name, outputs.new_zeros(())).detach() for name in self.names]
+        self.first.look(outputs, terms)
         right = (outputs.argmax(1) == y).sum()
         rows = torch.full_like(right, len(y))
-        values = [rows, right, *(term.detach() * len(y) for term in outcome.terms.values())]
+        values = [rows, right, *(term * len(y) for term in terms)]
         self.totals[: len(values)] += torch.stack([value.double() for value in values])
 
     def read_totals(self) -> dict[str, float]:

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from scaleproof.speed import Speed
 from scaleproof.threat import Threat
 from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from scaleproof.training.checks import (
+    FIELDS,
     check_batch,
     check_identity,
     check_last_batch,
@@ -278,6 +280,7 @@ class Trainer:
                 if not name.startswith("best-"):
                     mine[name].copy_(tensor)
         self.history = list(found.facts["history"])
+        self.stepper.names = [name for name in dict.fromkeys(chain(*self.history)) if name not in FIELDS]
         self.steps_done, self.rollbacks = found.facts["steps_done"], found.facts["rollbacks"]
         self.stopped, self.elapsed = found.facts["stopped"], found.facts["elapsed"]
         check_answers(self.classifier, found.facts, f"the checkpoint in {self.folder}")
