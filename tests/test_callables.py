@@ -1,6 +1,8 @@
 """The digest of a callable's source follows its own file, whatever wraps the callable and wherever the file lies."""
 
 import importlib
+import itertools
+import json
 import linecache
 import sys
 import zipfile
@@ -12,7 +14,7 @@ import pytest
 
 from scaleproof import PGD, Threat
 from scaleproof.attacks.base import attack_settings
-from scaleproof.callables import name_of, source_digest, sources
+from scaleproof.callables import is_foreign, name_of, source_digest, sources
 from scaleproof.defenses import AdversarialTraining, Inner, defense_settings
 from scaleproof.differences import differences
 from scaleproof.losses import cross_entropy
@@ -91,6 +93,17 @@ def test_a_name_is_the_same_in_every_process() -> None:
 def test_what_is_ours_has_no_sources() -> None:
     assert sources(PGD(objective=cross_entropy)) == {}
     assert attack_settings(PGD()) == PGD().describe()
+
+
+def test_a_file_that_is_called_as_one_of_pythons_is_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "antigravity.py").write_text("def attack(x): return x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "antigravity", None)  # which is put back afterwards
+    del sys.modules["antigravity"]
+    assert is_foreign(importlib.import_module("antigravity").attack)
+    assert [is_foreign(thing) for thing in (json.dumps, Path, len, itertools.chain, 3)] == [False] * 5
 
 
 def test_what_has_no_source_has_no_digest() -> None:
