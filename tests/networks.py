@@ -55,6 +55,19 @@ class Skipping(WithoutNorm):
         return super().forward(x)
 
 
+class Averaging(WithoutNorm):
+    """Its statistic is another tensor after every pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean()
+        return super().forward(x - self.mean)
+
+
 def dropping() -> Dropping:
     return Dropping()
 

@@ -7,13 +7,14 @@ from functools import partial
 import pytest
 import torch
 
-from networks import Dropping, Skipping
+from networks import Averaging, Dropping, Skipping
 from own_defenses import Smooth
 from scaleproof import Speed, evaluate, suite
 from scaleproof.attacks import APGD, Attack, Scouting, Scouts
 from scaleproof.defenses import BatchNormPolicy, Defense
 from scaleproof.losses import cw_margin
 from scaleproof.models import Classifier, as_classifier
+from scaleproof.museum.healthy import WithoutNorm
 from scaleproof.threat import Threat
 from scaleproof.training import TrainConfig, Trainer
 from training_helpers import COMBINATIONS, QUICK, chosen, finished, hesitant, network, same, small
@@ -100,18 +101,24 @@ def test_layers_that_draw() -> None:
     assert same_both_ways(dropping, chosen("at"))
 
 
-def test_what_a_network_draws_on_the_host_is_not_repeated() -> None:
+@pytest.mark.parametrize(
+    ("network", "reason"),
+    [
+        (Skipping, "the network draws random numbers from Python or numpy"),
+        (Averaging, "the network puts other tensors in the place of its buffers"),
+    ],
+)
+def test_what_a_graph_could_not_repeat_is_not_captured(network: type[WithoutNorm], reason: str) -> None:
     found, notes = [], []
     for graph in (True, False):
         torch.manual_seed(3)
-        skipping = as_classifier(Skipping()).cuda()
-        run = Trainer(skipping, small(), chosen("standard"), QUICK, speed=Speed(graph=graph))
+        own = as_classifier(network()).cuda()
+        run = Trainer(own, small(), chosen("standard"), QUICK, speed=Speed(graph=graph))
         found.append(finished(run))
         notes.append(run.stepper.notes())
     assert same(*found)
     assert not notes[0]["graph"]
-    said = "graph capture failed, eager in its place: the network draws random numbers from Python or numpy"
-    assert said in notes[0]["notes"]  # type: ignore[operator]
+    assert f"graph capture failed, eager in its place: {reason}" in notes[0]["notes"]  # type: ignore[operator]
 
 
 def dropping() -> Classifier:

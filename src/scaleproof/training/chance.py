@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,7 +15,6 @@ from scaleproof.speed.fold import is_own
 from scaleproof.speed.twins import chance_kept
 
 CHANCE = (nn.modules.dropout._DropoutNd, nn.RReLU)  # layers that draw random numbers in train mode
-Result = TypeVar("Result")
 
 
 def has_chance(classifier: Classifier) -> bool:
@@ -32,15 +30,3 @@ def seeded(key: int, like: Tensor) -> Iterator[None]:
         random.seed(key)
         np.random.seed(key % 2**32)
         yield
-
-
-def refuse_host_chance(work: Callable[[], Result]) -> Result:
-    """Do what is to be captured; a graph would repeat for ever what Python or numpy drew while it was."""
-    python, arrays = random.getstate(), np.random.get_state(legacy=False)
-    result = work()
-    keys = [state["state"]["key"] for state in (arrays, np.random.get_state(legacy=False))]
-    if random.getstate() != python or not np.array_equal(*keys):
-        random.setstate(python)
-        np.random.set_state(arrays)
-        raise RuntimeError("the network draws random numbers from Python or numpy")
-    return result

@@ -16,12 +16,13 @@ from scaleproof.models.classifier import Classifier, device_of, evaluating
 from scaleproof.parallel import Group
 from scaleproof.speed import GraphCache, Speed, choose
 from scaleproof.speed.precision import has_fast_bf16
-from scaleproof.training.chance import has_chance, refuse_host_chance, seeded
+from scaleproof.training.chance import has_chance, seeded
 from scaleproof.training.checks import MOST_TERMS, checked_outcome
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.diverged import First, masks, numbers, told
 from scaleproof.training.images import Resident
 from scaleproof.training.learner import ModelLearner
+from scaleproof.training.repeatable import repeatable
 from scaleproof.training.sgd import SGD
 
 PRECISIONS = ("auto", "float32", "tf32", "bf16")
@@ -101,10 +102,10 @@ class Stepper:
         return self.variants.index(defense)
 
     def repeatable(self, compute: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
-        """The step, unless a graph of it would repeat what the network draws."""
+        """The step, unless a graph of it would not be the step again."""
         if self.graphs is None or self.graphs.failure is not None or not self.has_chance:
             return compute(*inputs)
-        return refuse_host_chance(partial(compute, *inputs))
+        return repeatable(self.classifier, partial(compute, *inputs))
 
     def own_chance(self, key: int) -> AbstractContextManager[None]:
         """What draws from the global generators is seeded for this step and rank, and they are restored after it."""
