@@ -1,5 +1,8 @@
 """Networks that a test names on the command line, as module:factory."""
 
+import random
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,6 +42,30 @@ class Dropping(WithoutNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(torch.nn.functional.dropout(x, 0.2, self.training))
+
+
+class Skipping(WithoutNorm):
+    """Draws from Python's and numpy's generators, which no device knows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and random.random() < 0.5:
+            x = 1 - x
+        if self.training:
+            x = x * float(np.random.uniform(0.5, 1.5))
+        return super().forward(x)
+
+
+class Averaging(WithoutNorm):
+    """Its statistic is another tensor after every pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean()
+        return super().forward(x - self.mean)
 
 
 def dropping() -> Dropping:

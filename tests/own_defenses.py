@@ -69,6 +69,13 @@ class Endless(Smooth):
     smoothing: float = float("inf")
 
 
+class Silent(Smooth):
+    """Says nothing of what all defenses have."""
+
+    def describe(self) -> dict[str, object]:
+        return {"defense": self.name, "inner": None, "smoothing": self.smoothing}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plain(Smooth):
     """Meets no adversary."""

@@ -1,6 +1,8 @@
 """The digest of a callable's source follows its own file, whatever wraps the callable and wherever the file lies."""
 
 import importlib
+import itertools
+import json
 import linecache
 import sys
 import zipfile
@@ -16,7 +18,7 @@ import pytest
 from scaleproof import PGD, Threat
 from scaleproof.attacks import Attack, Nearest, Sampled
 from scaleproof.attacks.base import attack_settings
-from scaleproof.callables import name_of, source_digest, sources
+from scaleproof.callables import is_foreign, name_of, source_digest, sources
 from scaleproof.defenses import AdversarialTraining, Inner, defense_settings
 from scaleproof.differences import differences
 from scaleproof.losses import cross_entropy
@@ -109,21 +111,28 @@ def test_what_an_own_attack_forgets_to_say_is_said_for_it(
     assert attack_settings(around(Quiet())) != attack_settings(around(Quiet(**given)))
 
 
+def test_a_name_is_the_same_in_every_process() -> None:
+    first, second = (partial(sources, [lambda: 0], by=object()) for _ in range(2))
+    assert repr(first) != repr(second)
+    assert name_of(first) == name_of(second)
+    assert name_of(partial(sources, 3, by="text")) == "scaleproof.callables.sources(3, by='text')"
+
+
 def test_what_is_ours_has_no_sources() -> None:
     assert sources(PGD(objective=cross_entropy)) == {}
     assert attack_settings(PGD()) == PGD().describe()
 
 
+def test_a_file_that_is_called_as_one_of_pythons_is_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "antigravity.py").write_text("def attack(x): return x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "antigravity", None)  # which is put back afterwards
+    del sys.modules["antigravity"]
+    assert is_foreign(importlib.import_module("antigravity").attack)
+    assert [is_foreign(thing) for thing in (json.dumps, Path, len, itertools.chain, 3)] == [False] * 5
+
+
 def test_what_has_no_source_has_no_digest() -> None:
     assert source_digest(len) is None
-
-
-class Loss:
-    """It prints its place in memory."""
-
-
-def test_where_an_argument_lies_in_memory_is_no_setting() -> None:
-    one, two = (partial(max, Loss(), key=[Loss.__init__, Loss()]) for _ in range(2))
-    assert name_of(one) == name_of(two)
-    assert "Loss" in name_of(one)
-    assert name_of(one) != name_of(partial(max, 3, key=one.keywords["key"]))

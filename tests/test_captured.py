@@ -7,12 +7,14 @@ from functools import partial
 import pytest
 import torch
 
-from networks import Dropping
+from networks import Averaging, Dropping, Skipping
+from own_defenses import Smooth
 from scaleproof import Speed, evaluate, suite
 from scaleproof.attacks import APGD, Attack, Scouting, Scouts
 from scaleproof.defenses import BatchNormPolicy, Defense
 from scaleproof.losses import cw_margin
 from scaleproof.models import Classifier, as_classifier
+from scaleproof.museum.healthy import WithoutNorm
 from scaleproof.threat import Threat
 from scaleproof.training import TrainConfig, Trainer
 from training_helpers import COMBINATIONS, QUICK, chosen, finished, hesitant, network, same, small
@@ -99,9 +101,41 @@ def test_layers_that_draw() -> None:
     assert same_both_ways(dropping, chosen("at"))
 
 
+@pytest.mark.parametrize(
+    ("network", "reason"),
+    [
+        (Skipping, "the network draws random numbers from Python or numpy"),
+        (Averaging, "the network puts other tensors in the place of its buffers"),
+    ],
+)
+def test_what_a_graph_could_not_repeat_is_not_captured(network: type[WithoutNorm], reason: str) -> None:
+    found, notes = [], []
+    for graph in (True, False):
+        torch.manual_seed(3)
+        own = as_classifier(network()).cuda()
+        run = Trainer(own, small(), chosen("standard"), QUICK, speed=Speed(graph=graph))
+        found.append(finished(run))
+        notes.append(run.stepper.notes())
+    assert same(*found)
+    assert not notes[0]["graph"]
+    assert f"graph capture failed, eager in its place: {reason}" in notes[0]["notes"]  # type: ignore[operator]
+
+
 def dropping() -> Classifier:
     torch.manual_seed(3)
     return as_classifier(Dropping())
+
+
+def test_a_defense_without_a_hash() -> None:
+    """Every second step has other settings, and a graph of its own."""
+
+    class Turning(Smooth):
+        def at(self, epoch: int, step: int) -> Smooth:
+            return replace(self, shares=[1.0, 0.5], smoothing=0.4) if step % 2 else self
+
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Turning())
+    assert same_both_ways(network, Turning())
 
 
 def test_parts_side_by_side() -> None:

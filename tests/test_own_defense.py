@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import torch
@@ -16,6 +16,7 @@ from scaleproof.defenses import AdversarialTraining, Defense, scale_invariant
 from scaleproof.defenses.base import Batch, Learner, Memory, Outcome
 from scaleproof.losses import logits
 from scaleproof.models.output import Output
+from scaleproof.report.training.parse import EPOCH_FIELDS
 from scaleproof.training import Trainer
 from scaleproof.training.checkpoint import read_checkpoint
 from training_helpers import QUICK, finished, network, small
@@ -42,7 +43,11 @@ def found(answer: Callable[[Tensor, Output], Any]) -> Defense:
     [
         (lambda loss, output: loss.mean(), r"outcome of Own must return named terms, got Tensor: return self.fin"),
         (lambda loss, output: {"loss": loss.mean()}, "must return named terms, got dict"),
-        (lambda loss, output: Outcome({}, output), "Own must return at least one term, got none"),
+        (lambda loss, output: Outcome({}, output), "at least one term and at most 14, got none"),
+        (
+            lambda loss, output: Outcome({f"{number}": loss.mean() for number in range(15)}, output),
+            "Own must return at least one term and at most 14, got 15: add some up",
+        ),
         (lambda loss, output: Outcome({"loss": loss.mean(), "own": loss.mean()}, output), "Own gives loss, own: give"),
         (lambda loss, output: Outcome({"clean": loss}, output), r"of one number, got shape \(24,\) for 'clean'"),
         (lambda loss, output: Outcome({"clean": 1.5}, output), "of one number, got float for 'clean'"),  # type: ignore[dict-item]
@@ -53,6 +58,60 @@ def test_what_a_defense_returns_must_be_named_terms(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         finished(Trainer(network(), small(), found(answer), QUICK))
+
+
+@pytest.mark.parametrize("name", sorted(EPOCH_FIELDS - {"loss"} | {"schema"}))
+def test_no_term_is_called_as_another_field_of_a_record(name: str) -> None:
+    method = found(lambda loss, output: Outcome({"clean": loss.mean(), name: 0 * loss.mean()}, output))
+    with pytest.raises(
+        ValueError, match=f"'{name}' stands for something else in the record of an epoch, Own"
+    ):
+        finished(Trainer(network(), small(), method, QUICK))
+
+
+def test_as_many_terms_as_there_may_be_are_all_recorded() -> None:
+    names = [f"part {number}" for number in range(14)]
+    method = found(lambda loss, output: Outcome({name: loss.mean() / 14 for name in names}, output))
+    training = Trainer(network(), small(), method, replace(QUICK, epochs=1))
+    finished(training)
+    assert set(names) <= training.history[0].keys()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turning(Defense):
+    """Has a term in one epoch alone, and one in every second step."""
+
+    name, label = "turning", "Turning"
+    when: tuple[int, int] = (0, 0)
+
+    def at(self, epoch: int, step: int) -> Self:
+        return replace(self, when=(epoch, step))
+
+    def outcome(self, learner: Learner, batch: Batch, memory: Memory) -> Outcome:
+        (epoch, step), output = self.when, learner.outputs(batch.x, "clean")
+        nothing = 0 * output.logits.sum()
+        found = {"hundred": nothing + 100} if step == 1 else {"one": nothing + 1, "two": nothing + 2}
+        return self.finished(found | ({"four": nothing + 4} if epoch == 1 else {}), output, batch.y)
+
+
+def test_terms_of_some_steps_alone_keep_their_names(tmp_path: Path) -> None:
+    """58 images in batches of 24: the second of three has one term, the others have two."""
+
+    def records(folder: Path | None, cut: int = 9) -> list[dict[str, Any]]:
+        training = Trainer(
+            network(), small(), Turning(), replace(QUICK, epochs=3), folder=folder, checkpoint_seconds=0
+        )
+        for progress in training.run():
+            if progress.epoch == cut:
+                break
+        names = ("one", "two", "hundred", "four", "loss")
+        return [{name: record[name] for name in names if name in record} for record in training.history]
+
+    whole, wanted = records(None), {"one": 34 / 58, "two": 68 / 58, "hundred": 2400 / 58}
+    extra = [wanted, wanted | {"four": 4.0}, wanted | {"four": 0.0}]
+    assert whole == [pytest.approx(terms | {"loss": sum(terms.values())}) for terms in extra]
+    records(tmp_path, cut=3)
+    assert records(tmp_path) == whole
 
 
 def test_si_needs_an_attack_to_change() -> None:

@@ -76,7 +76,7 @@ def test_it_is_found_in_the_current_folder_and_a_changed_one_is_another(
         (tmp_path / "mine_to_train.py").write_text(text + remark)
         code, said = train("mine_to_train:Mine", *words, "--out", "here")
         assert (code == 0) == (number == 0), said
-    assert "holds a run with other settings (defense.source_sha256 was" in said
+    assert "holds a run with other settings (the file of its defense changed)" in said
     assert train("mine_to_train:Mine", *words)[0] == 0
     assert [path.name.startswith("mine-ours-networks-without_norm") for path in Path("runs").iterdir()] == [
         True
@@ -97,6 +97,7 @@ def test_it_is_found_in_the_current_folder_and_a_changed_one_is_another(
         ("own_defenses:Borrowed", "as one of ours, Borrowed of 'own_defenses:Borrowed' has the name 'at'"),
         ("own_defenses:Unfinished", "raised TypeError"),
         ("own_defenses:Endless", "needs settings that are plain data, Endless has others"),
+        ("own_defenses:Silent --epochs 1 --steps 1", "must hold batch_norm, margin, those of Silent do not: let"),
         ("own_defenses:Smooth --recipe original", "one of pang, paper-literal, mart, svhn, got 'original' for own"),
         ("own_defenses:Smooth --he", "hypersphere embedding goes with at, trades and alp, got smooth"),
         ("own_defenses:Smooth --weight 2", "--weight is for methods with a weighted term, smooth has none"),

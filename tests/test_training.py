@@ -178,6 +178,7 @@ def test_eps_grows_while_warming_up() -> None:
     config = replace(QUICK, epochs=5, eps_warm_up=4)
     sizes = [current_defense(chosen("at"), config, epoch, 0).ball.eps * 255 for epoch in range(5)]  # type: ignore[union-attr]
     assert sizes == pytest.approx([2, 4, 6, 8, 8])
+    assert [replace(config, epochs=4).eps_share(epoch) for epoch in range(4)] == [0.25, 0.5, 0.75, 1]
 
 
 def test_a_loss_that_is_not_a_number_is_an_error_and_keeps_the_checkpoints(tmp_path: Path) -> None:

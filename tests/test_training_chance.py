@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from networks import Dropping
+from networks import Dropping, Skipping
 from scaleproof import load
 from scaleproof.defenses import (
     AdversarialTraining,
 )
 from scaleproof.models import as_classifier
+from scaleproof.museum.healthy import WithoutNorm
 from scaleproof.parallel import Group
 from scaleproof.training import Trainer
 from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from scaleproof.training.images import centred_places
+from scaleproof.training.step import Draws
 from test_train_command import ENVIRONMENT, TESTS
 from training_helpers import QUICK as CONFIG
 from training_helpers import finished, network, same, small, trainer
 
 
-def test_a_network_that_draws_in_a_function_is_resumed_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("drawing", [Dropping, Skipping])
+def test_a_network_that_draws_in_a_function_is_resumed_too(
+    drawing: type[WithoutNorm], tmp_path: Path
+) -> None:
     def made(folder: Path | None) -> Trainer:
         torch.manual_seed(3)
-        own, data = as_classifier(Dropping()), load("sample-train").first(64)
+        own, data = as_classifier(drawing()), load("sample-train").first(64)
         return Trainer(own, data, AdversarialTraining(), CONFIG, folder=folder, checkpoint_seconds=0)
 
     whole = finished(made(None))
@@ -40,7 +48,11 @@ def test_a_network_that_draws_in_a_function_is_resumed_too(tmp_path: Path) -> No
             break
     torch.manual_seed(99)
     torch.rand(7)
+    random.seed(99)
+    np.random.seed(99)
     assert same(finished(made(tmp_path)), whole)
+    assert random.random() == random.Random(99).random()
+    assert np.random.rand() == np.random.RandomState(99).rand()
 
 
 def test_a_mean_of_tied_weights_is_moved_once() -> None:
@@ -88,6 +100,22 @@ def test_one_process_that_has_no_number_stops_them_all() -> None:
     assert stepper.is_finite()
     stepper.group = Beside(0, 2)
     assert not stepper.is_finite()
+
+
+def test_a_process_without_rows_counts_the_step_as_one_without_a_fault() -> None:
+    """What was no number first is told by these counts, of all processes."""
+
+    class Beside(Group):
+        def add_up(self, tensors: object) -> None:
+            """Nothing comes from the other one."""
+
+    running = trainer()
+    stepper, rows = running.stepper, torch.arange(1)
+    draws = Draws(rows, centred_places(1, rows.device), running.noise(running.defense, 1, torch.Generator()))
+    for rank, size in ((0, 1), (0, 2), (1, 2)):
+        stepper.group = Beside(rank, size)
+        stepper.step(running.defense, draws, 0.01)
+    assert stepper.first.flags.tolist() == [3] + [0] * (len(stepper.first.flags) - 1)
 
 
 def test_a_batch_has_a_row_for_each_process() -> None:

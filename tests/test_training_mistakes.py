@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from defense_helpers import learner_of
@@ -29,7 +29,9 @@ from scaleproof.defenses import (
 )
 from scaleproof.defenses.base import Batch
 from scaleproof.defenses.terms import squared_distance_rows
+from scaleproof.models import Classifier
 from scaleproof.models.output import Output
+from scaleproof.parallel import Group
 from scaleproof.speed import Speed
 from scaleproof.training import TrainConfig, Trainer
 from scaleproof.training.checkpoint import read_checkpoint
@@ -160,6 +162,40 @@ def test_freeat_si_without_its_margin_term_still_follows_the_cosines() -> None:
     assert scale_invariant(Free(), weight=0.0).separate_cosine == 15.0
     assert scale_invariant(Free(), weight=0.2).separate_cosine is None
     assert scale_invariant(Free(), weight=0.0, inner=False).separate_cosine is None
+
+
+class Late(nn.Module):
+    """Normalises one number an image and channel; not with the statistics of a batch where it is frozen."""
+
+    def __init__(self, *, frozen: bool) -> None:
+        super().__init__()
+        self.frozen, self.norm, self.head = frozen, nn.BatchNorm1d(3), nn.Linear(3, 10)
+
+    def train(self, mode: bool = True) -> Late:
+        super().train(mode)
+        self.norm.train(mode and not self.frozen)
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.norm(x.mean((2, 3))))
+        return logits
+
+
+@pytest.mark.parametrize(("frozen", "batch"), [(False, 19), (True, 19), (False, 28)])
+def test_statistics_of_one_number_are_refused_before_the_last_batch(frozen: bool, batch: int) -> None:
+    """58 images are trained on: three batches of 19 leave one."""
+    own, config = Classifier(Late(frozen=frozen)), replace(CONFIG, epochs=1, batch_size=batch)
+    if frozen or batch == 28:
+        finished(Trainer(own, small(), AdversarialTraining(), config))
+        return
+    with pytest.raises(
+        ValueError, match="two images a process in every batch, the last one has 1: give another"
+    ):
+        Trainer(own, small(), AdversarialTraining(), config)
+    with pytest.raises(ValueError, match="the last one has 10 for 6 processes"):
+        Trainer(own, small(), AdversarialTraining(), CONFIG, group=Group(0, 6))
+    assert not own.net.get_submodule("norm")._forward_pre_hooks
+    finished(trainer("at", config))
 
 
 def test_short_runs_keep_their_shape() -> None:

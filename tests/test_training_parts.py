@@ -69,7 +69,10 @@ def test_eps_warms_up_in_equal_parts() -> None:
         ({"weight_decay": math.inf}, "weight_decay must be finite and >= 0, got inf"),
         ({"average": 1.0}, "average must be between 0 and 1, got 1.0"),
         ({"guard": "loud"}, "guard must be one of off, stop, rollback, got 'loud'"),
-        ({"eps_warm_up": 120}, "the warm-up of eps is longer than the run: 120 of 120 epochs"),
+        (
+            {"eps_warm_up": 121},
+            "the warm-up of eps is longer than the run: 121 of 120 epochs; give 120 at most",
+        ),
         ({"epochs": 99}, "longer than the run: decays at epochs (75, 90, 100), but 99 epochs"),
         ({"schedule": Steps((90, 75))}, "decays must come in order and from epoch 1 on, got (90, 75)"),
         ({"schedule": Steps((0, 75))}, "decays must come in order and from epoch 1 on, got (0, 75)"),

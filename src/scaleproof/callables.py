@@ -7,13 +7,15 @@ import hashlib
 import inspect
 import re
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 OURS = {"scaleproof", "torch", "numpy", *sys.stdlib_module_names}  # whose sources are known by a version
-ADDRESS = re.compile(" at 0x[0-9A-Fa-f]+")
+PYTHON = tuple(Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib"))
+ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")
 
 
 def name_of(function: Any) -> str:
@@ -39,7 +41,10 @@ def routine_or_class(thing: Any) -> Any:
 def is_foreign(thing: Any) -> bool:
     """Whether a function, a class or an object's class is somebody else's than this package's, torch's or Python's."""
     named = thing.func if isinstance(thing, functools.partial) else routine_or_class(thing)
-    return str(named.__module__ or "builtins").partition(".")[0] not in OURS
+    module = str(named.__module__ or "builtins").partition(".")[0]
+    file = getattr(sys.modules.get(module), "__file__", None)
+    borrowed = module in sys.stdlib_module_names and file and not any(map(Path(file).is_relative_to, PYTHON))
+    return module not in OURS or bool(borrowed)  # a trace.py of one's own is not Python's
 
 
 def source_digest(function: Any) -> str | None:

@@ -20,6 +20,7 @@ FOLLOWS = {  # what is not told where another setting explains it
     "held_out": {"config.validation", "pixels"},
 }
 DIGESTS = {
+    "defense.source_sha256": "the file of its defense changed",
     "first_weights": "its network begins with other weights (does its factory load or seed them? is torch another?)",
     "held_out": "an older version began it, which held out other images",
     "network_source_sha256": "the file of its network's factory changed",

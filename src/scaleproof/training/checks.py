@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import SyncBatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm as Norm
 
 from scaleproof.contract import understood
 from scaleproof.data import Dataset
@@ -28,6 +30,11 @@ SAME_CLASSES = (
     "Save both .npz files with one list of classes and labels that follow it, or give both folders the same "
     "subfolders"
 )
+FIELDS = {  # of an epoch's record beside the terms of the loss
+    *("schema", "epoch", "rate", "loss", "train_accuracy", "weight_norm", "validation", "test", "guard"),
+    *("seconds", "images_per_second"),
+}
+MOST_TERMS = 14
 
 
 def probe_threat(defense: Defense) -> Threat:
@@ -42,12 +49,21 @@ def checked_outcome(defense: Defense, outcome: object) -> Outcome:
             f"outcome of {type(defense).__name__} must return named terms, got {type(outcome).__name__}: "
             "return self.finished({'loss': loss}, output, batch.y)"
         )
-    if not outcome.terms:
-        raise ValueError(f"{type(defense).__name__} must return at least one term, got none")
+    if not 1 <= len(outcome.terms) <= MOST_TERMS:
+        raise ValueError(
+            f"{type(defense).__name__} must return at least one term and at most {MOST_TERMS}, got "
+            f"{len(outcome.terms) or 'none'}: add some up"
+        )
     if "loss" in outcome.terms and len(outcome.terms) > 1:
         raise ValueError(
             f"'loss' is the sum of all terms, {type(defense).__name__} gives {', '.join(outcome.terms)}: "
             "give that term another name"
+        )
+    taken = (FIELDS - {"loss"}).intersection(outcome.terms)
+    if taken:
+        raise ValueError(
+            f"{min(taken)!r} stands for something else in the record of an epoch, {type(defense).__name__} has a term "
+            "of that name: give it another one"
         )
     for name, term in outcome.terms.items():
         if not isinstance(term, Tensor) or term.dim() > 0:
@@ -190,6 +206,12 @@ def plain_settings(defense: Defense) -> dict[str, Any]:
             f"a training in a folder needs settings that are plain data, {type(defense).__name__} has others "
             f"({error}): let its describe() give finite numbers, texts and lists"
         ) from error
+    missing = sorted({"defense", "inner", "margin", "batch_norm"} - plain.keys())
+    if missing:
+        raise ValueError(
+            f"the settings of a defense must hold {', '.join(missing)}, those of {type(defense).__name__} do not: let "
+            "its describe() return {**super().describe(), ...}"
+        )
     return plain
 
 
@@ -212,6 +234,32 @@ def check_batch(batch: int, count: int, group: Group = ALONE) -> None:
         raise ValueError(
             f"a batch must have a row for each of {group.size} processes, got {batch}: "
             "give a larger batch_size (--batch-size), or fewer processes"
+        )
+
+
+def check_last_batch(classifier: Classifier, x: Tensor, batch: int, count: int, group: Group = ALONE) -> None:
+    """BatchNorm has no statistics of one number: behind a pooling it needs two images in each process's part."""
+    last, small = count % batch or batch, list[str]()
+
+    def look(module: Norm, given: tuple[Tensor, ...]) -> None:
+        if given[0].numel() == len(x) * given[0].shape[1]:
+            small.append(type(module).__name__)
+
+    if last >= 2 * group.size:
+        return
+    norms = [module for module in classifier.modules() if isinstance(module, Norm) and module.training]
+    hooks = [norm.register_forward_pre_hook(look) for norm in norms if not isinstance(norm, SyncBatchNorm)]
+    try:
+        with evaluating(classifier), random_state_kept(x), torch.no_grad():
+            classifier(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if small:
+        shared = f" for {group.size} processes" if group.size > 1 else ""
+        raise ValueError(
+            f"a network with {small[0]} behind its pooling needs two images a process in every batch, the last one has "
+            f"{last}{shared}: give another batch_size (--batch-size)"
         )
 
 

@@ -56,9 +56,10 @@ class TrainConfig:
             raise ValueError(f"average must be between 0 and 1, got {self.average}")
         if self.guard not in get_args(Guard):
             raise ValueError(f"guard must be one of {', '.join(get_args(Guard))}, got {self.guard!r}")
-        if self.eps_warm_up >= self.epochs and self.eps_warm_up > 0:
+        if self.eps_warm_up > self.epochs:
             raise ValueError(
-                f"the warm-up of eps is longer than the run: {self.eps_warm_up} of {self.epochs} epochs"
+                f"the warm-up of eps is longer than the run: {self.eps_warm_up} of {self.epochs} epochs; give "
+                f"{self.epochs} at most, the last one of them has all of eps"
             )
         self.schedule.check(self.epochs)
 

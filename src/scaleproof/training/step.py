@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from scaleproof.defenses.base import Batch, Defense, Outcome
 from scaleproof.losses import logits
 from scaleproof.models.classifier import Classifier, device_of, evaluating
 from scaleproof.parallel import Group
 from scaleproof.speed import GraphCache, Speed, choose
-from scaleproof.speed.fold import is_own
 from scaleproof.speed.precision import has_fast_bf16
-from scaleproof.training.checks import checked_outcome
+from scaleproof.training.chance import has_chance, seeded
+from scaleproof.training.checks import MOST_TERMS, checked_outcome
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.diverged import First, masks, numbers, told
 from scaleproof.training.images import Resident
 from scaleproof.training.learner import ModelLearner
+from scaleproof.training.repeatable import repeatable
 from scaleproof.training.sgd import SGD
 
-CHANCE = (nn.modules.dropout._DropoutNd, nn.RReLU)  # layers that draw random numbers in train mode
 PRECISIONS = ("auto", "float32", "tf32", "bf16")
-SLOTS = 16  # of the running totals: rows, right ones, then one a term
+SLOTS = 2 + MOST_TERMS  # of the running totals: rows, right ones, then one a term
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,10 @@ class Stepper:
         self.memory = defense.new_memory(images.plain(slice(0, config.batch_size)))
         self.totals = torch.zeros(SLOTS, dtype=torch.float64, device=self.device)
         self.first = First(SLOTS, self.device)
-        self.names: tuple[str, ...] = ()
+        self.names: list[str] = []  # of all terms so far, each has its place in the totals
         self.graded: list[torch.nn.Parameter] = []
         self.defense = defense
+        self.variants: list[Defense] = []
         self.has_chance = has_chance(classifier)
         captures = speed.graph and self.device.type == "cuda" and group.size == 1
         self.graphs = GraphCache(self.device, self.state) if captures else None
@@ -91,17 +92,24 @@ class Stepper:
             if self.graphs is None:
                 compute(part.rows, part.places, *part.noise)
             else:
-                self.graphs(defense, compute, part.rows, part.places, *part.noise)
+                again = partial(self.repeatable, compute)
+                self.graphs(self.variant(defense), again, part.rows, part.places, *part.noise)
 
-    @contextmanager
-    def own_chance(self, key: int) -> Iterator[None]:
-        """Layers such as dropout draw from the global generators: seeded for this step and rank, restored after it."""
-        if not self.has_chance:
-            yield
-            return
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(key + self.group.rank)
-            yield
+    def variant(self, defense: Defense) -> int:
+        """The number of this defense among all that steps had: one of one's own may have no hash."""
+        if defense not in self.variants:
+            self.variants.append(defense)
+        return self.variants.index(defense)
+
+    def repeatable(self, compute: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
+        """The step, unless a graph of it would not be the step again."""
+        if self.graphs is None or self.graphs.failure is not None or not self.has_chance:
+            return compute(*inputs)
+        return repeatable(self.classifier, partial(compute, *inputs))
+
+    def own_chance(self, key: int) -> AbstractContextManager[None]:
+        """What draws from the global generators is seeded for this step and rank, and they are restored after it."""
+        return seeded(key + self.group.rank, self.totals) if self.has_chance else nullcontext()
 
     def compute(
         self, defense: Defense, whole: int, rows: Tensor, places: Tensor, *noise: Tensor
@@ -119,6 +127,8 @@ class Stepper:
                     defense.remember(outcome, batch, self.memory)
                     self.count(outcome, batch.y)
                 self.graded = [p for p in self.parameters if p.grad is not None]
+            else:
+                self.first.look(rows, ())  # a step without a fault
             self.join(whole)
             self.optimizer.step()
         return ()
@@ -140,11 +150,13 @@ class Stepper:
 
     def count(self, outcome: Outcome, y: Tensor) -> None:
         """Add this batch to the running totals."""
-        self.names, outputs = tuple(outcome.terms), logits(outcome.output)
-        self.first.look(outputs, outcome.terms.values())
+        outputs = logits(outcome.output)
+        self.names += [name for name in outcome.terms if name not in self.names]
+        terms = [outcome.terms.get(name, outputs.new_zeros(())).detach() for name in self.names]
+        self.first.look(outputs, terms)
         right = (outputs.argmax(1) == y).sum()
         rows = torch.full_like(right, len(y))
-        values = [rows, right, *(term.detach() * len(y) for term in outcome.terms.values())]
+        values = [rows, right, *(term * len(y) for term in terms)]
         self.totals[: len(values)] += torch.stack([value.double() for value in values])
 
     def read_totals(self) -> dict[str, float]:
@@ -205,11 +217,6 @@ class Stepper:
     def plain(self) -> str:
         """What float32 is computed in; a CPU has no TF32."""
         return "tf32" if self.speed.precision == "tf32" and self.device.type == "cuda" else "float32"
-
-
-def has_chance(classifier: Classifier) -> bool:
-    """Whether passes may draw random numbers of their own; a network that is not ours may do so in any function."""
-    return not is_own(classifier.net) or any(isinstance(module, CHANCE) for module in classifier.modules())
 
 
 def check_precision(precision: str) -> None:

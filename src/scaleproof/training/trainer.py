@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,10 @@ from scaleproof.speed import Speed
 from scaleproof.threat import Threat
 from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from scaleproof.training.checks import (
+    FIELDS,
     check_batch,
     check_identity,
+    check_last_batch,
     check_network,
     checked_validation,
     identity,
@@ -87,7 +90,9 @@ class Trainer:
         if self.device.type == "cuda":
             classifier.to(memory_format=layout(speed, trains_in_bf16(speed, self.device)))  # type: ignore[call-overload]
         classifier.train()
-        check_network(classifier, defense, self.images.plain(slice(0, 8)), len(dataset.classes))
+        x = self.images.plain(slice(0, 8))
+        check_network(classifier, defense, x, len(dataset.classes))
+        check_last_batch(classifier, x, config.batch_size, len(rows), group)
         self.stepper = Stepper(classifier, defense, self.images, config, speed, group)
         self.averaged = None if config.average is None else copy.deepcopy(classifier)
         threat = probe_threat(defense)
@@ -275,6 +280,7 @@ class Trainer:
                 if not name.startswith("best-"):
                     mine[name].copy_(tensor)
         self.history = list(found.facts["history"])
+        self.stepper.names = [name for name in dict.fromkeys(chain(*self.history)) if name not in FIELDS]
         self.steps_done, self.rollbacks = found.facts["steps_done"], found.facts["rollbacks"]
         self.stopped, self.elapsed = found.facts["stopped"], found.facts["elapsed"]
         check_answers(self.classifier, found.facts, f"the checkpoint in {self.folder}")
