@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from scaleproof.analysis.curves import evaluations
 from scaleproof.analysis.kept import silent
-from scaleproof.analysis.subject import Subject, at_least
+from scaleproof.analysis.subject import Subject
+from scaleproof.attacks.base import at_least
 from scaleproof.contract import Finding
 from scaleproof.evaluation import Share
 from scaleproof.progress import Report

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from scaleproof.analysis.kept import Kept, seconds_of, silent, step
-from scaleproof.analysis.subject import Subject, at_least
+from scaleproof.analysis.subject import Subject
+from scaleproof.attacks.base import at_least
 from scaleproof.attacks.loop import perturb
 from scaleproof.attacks.pgd import PGD
 from scaleproof.images import Rows, spans

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from scaleproof.analysis.kept import Course, silent
-from scaleproof.analysis.subject import Subject, at_least
+from scaleproof.analysis.subject import Subject
+from scaleproof.attacks.base import at_least
 from scaleproof.attacks.pgd import PGD
 from scaleproof.contract import Finding
 from scaleproof.evaluation import Evaluation, Share

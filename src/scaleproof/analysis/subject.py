@@ -129,13 +129,6 @@ def head_doubt(oracle: Oracle, x: Tensor) -> str | None:
     return None
 
 
-def at_least(least: int, **counts: int) -> None:
-    """Refuse a count below the least."""
-    for name, count in counts.items():
-        if count < least:
-            raise ValueError(f"{name} must be >= {least}, got {count}")
-
-
 def symmetric(reach: float, points: int) -> list[float]:
     """An odd number of even steps from -reach to reach, with 0 exactly in the middle."""
     half = points // 2

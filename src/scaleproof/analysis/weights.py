@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from scaleproof.analysis.kept import Kept, seconds_of, silent, step
-from scaleproof.analysis.subject import Subject, at_least, checked_grid, symmetric
+from scaleproof.analysis.subject import Subject, checked_grid, symmetric
+from scaleproof.attacks.base import at_least
 from scaleproof.attacks.loop import perturb
 from scaleproof.attacks.pgd import PGD
 from scaleproof.images import spans

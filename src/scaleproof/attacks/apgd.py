@@ -8,12 +8,12 @@ neither the step nor the best value changed there.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
-from scaleproof.attacks.base import Format, State, likeliest_wrong
+from scaleproof.attacks.base import Format, State, at_least, likeliest_wrong
 from scaleproof.attacks.rankings import Ranking, ordered
 from scaleproof.losses import Objective, cross_entropy, misclassified, targeted
 from scaleproof.oracle import Gradient, Oracle
@@ -59,12 +59,11 @@ class APGD:
     runs: int = 1
     name: str = "apgd-ce"
     label: str = "APGD-CE"
+    coarsest: ClassVar[Format] = "bf16"
     capturable = True
 
     def __post_init__(self) -> None:
-        for field, value in (("steps", self.steps), ("runs", self.runs), ("targets", self.targets)):
-            if value is not None and value < 1:
-                raise ValueError(f"{field} must be >= 1, got {value}")
+        at_least(1, steps=self.steps, runs=self.runs, targets=1 if self.targets is None else self.targets)
         if not 0 < self.rho <= 1:
             raise ValueError(f"rho must be above 0 and at most 1, got {self.rho}")
         if self.ranking is not None and not 1 <= (self.targets or 0) <= self.ranking.among:
@@ -72,10 +71,6 @@ class APGD:
                 f"a ranking must be among at least as many classes as there are targets, got {self.ranking.among} for "
                 f"{self.targets} targets"
             )
-
-    @property
-    def coarsest(self) -> Format:
-        return "bf16"
 
     @property
     def restarts(self) -> int:

@@ -88,6 +88,13 @@ class Attack(Protocol):
         """All settings, as plain data."""
 
 
+def at_least(least: int, **counts: int) -> None:
+    """Refuse a count below the least."""
+    for name, count in counts.items():
+        if count < least:
+            raise ValueError(f"{name} must be >= {least}, got {count}")
+
+
 def likeliest_wrong(logits: Tensor, y: Tensor, rank: int) -> Tensor:
     """The class of the rank-th largest logit among all but the true one (B,)."""
     others = logits.scatter(1, y[:, None], -torch.inf)

@@ -13,7 +13,7 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from scaleproof.attacks.base import Format, State, likeliest_wrong
+from scaleproof.attacks.base import Format, State, at_least, likeliest_wrong
 from scaleproof.losses import logit_gap, margin, misclassified
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
@@ -49,9 +49,7 @@ class FAB:
     capturable = True
 
     def __post_init__(self) -> None:
-        for field, value in (("steps", self.steps), ("targets", self.targets)):
-            if value < 1:
-                raise ValueError(f"{field} must be >= 1, got {value}")
+        at_least(1, steps=self.steps, targets=self.targets)
 
     @property
     def restarts(self) -> int:

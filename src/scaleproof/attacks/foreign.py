@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from scaleproof.attacks.base import Format, State
+from scaleproof.attacks.base import Format, State, at_least
 from scaleproof.attacks.counted import Counted, model_kept
 from scaleproof.attacks.loop import unique_first
 from scaleproof.callables import name_of
@@ -58,6 +58,10 @@ class Foreign:
     restarts: int = field(default=1, kw_only=True)
     minimal: bool = field(default=False, kw_only=True)
     settings: Mapping[str, object] = field(default_factory=dict, kw_only=True)
+    steps = 1
+    scale_invariant = False
+    needs_features = False
+    coarsest: ClassVar[Format] = "bf16"
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -65,29 +69,12 @@ class Foreign:
             raise ValueError(f"a foreign attack must be a callable (model, x, y) -> x_adv, got {kind}")
         if not NAME.fullmatch(self.name):
             raise ValueError(f"an attack's name must be of letters, digits, . _ and -, got {self.name!r}")
-        if self.restarts < 1:
-            raise ValueError(f"restarts must be >= 1, got {self.restarts}")
+        at_least(1, restarts=self.restarts)
         try:
             json.dumps(dict(self.settings))
         except (TypeError, ValueError) as error:
             raise ValueError(f"settings must be plain data that JSON can hold: {error}") from error
         object.__setattr__(self, "label", self.label or self.name)
-
-    @property
-    def steps(self) -> int:
-        return 1
-
-    @property
-    def scale_invariant(self) -> bool:
-        return False
-
-    @property
-    def needs_features(self) -> bool:
-        return False
-
-    @property
-    def coarsest(self) -> Format:
-        return "bf16"
 
     def for_classes(self, classes: int) -> tuple[Foreign, tuple[str, ...]]:
         return self, (UNTOLD,) if self.minimal else ()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, cast, get_args
+from typing import ClassVar, Literal, cast, get_args
 
 import torch
 from torch import Tensor
 
-from scaleproof.attacks.base import Format, State, likeliest_wrong
+from scaleproof.attacks.base import Format, State, at_least, likeliest_wrong
 from scaleproof.losses import Objective, cosine_cross_entropy, cross_entropy, misclassified, targeted
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
@@ -43,12 +43,12 @@ class PGD:
     target: int | None = None
     name: str = "pgd"
     label: str = "PGD"
+    coarsest: ClassVar[Format] = "bf16"
     capturable = True
 
     def __post_init__(self) -> None:
-        for field, value, least in (("steps", self.steps, 0), ("restarts", self.restarts, 1)):
-            if value < least:
-                raise ValueError(f"{field} must be >= {least}, got {value}")
+        at_least(0, steps=self.steps)
+        at_least(1, restarts=self.restarts)
         for field, word, words in (
             ("start", self.start, get_args(Start)),
             ("keep", self.keep, get_args(Keep)),
@@ -59,10 +59,6 @@ class PGD:
             raise ValueError(f"step_size must be finite and >= 0, got {self.step_size}")
         if self.target is not None and self.target < 1:
             raise ValueError(f"target must be >= 1 (1 is the likeliest wrong class), got {self.target}")
-
-    @property
-    def coarsest(self) -> Format:
-        return "bf16"
 
     @property
     def stride(self) -> float:

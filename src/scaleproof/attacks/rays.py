@@ -13,7 +13,7 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from scaleproof.attacks.base import Format, State
+from scaleproof.attacks.base import Format, State, at_least
 from scaleproof.losses import misclassified
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
@@ -51,8 +51,7 @@ class RayS:
     capturable = True
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise ValueError(f"steps must be >= 1, got {self.steps}")
+        at_least(1, steps=self.steps)
         if not self.threat.is_box:
             raise ValueError(f"RayS is an attack under linf, got {self.threat.norm}")
 

@@ -7,7 +7,7 @@ step that is says which class to search towards (`Scouts`).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -35,6 +35,7 @@ class Scouting:
     among: int = MOST
     name: str = "scouting"
     label: str = "Scouting"
+    coarsest: ClassVar[Format] = "bf16"
     restarts = 1
     scale_invariant = True
     needs_features = False
@@ -43,10 +44,6 @@ class Scouting:
     def __post_init__(self) -> None:
         if self.among < 1:
             raise ValueError(f"scouting must be among >= 1 classes, got {self.among}")
-
-    @property
-    def coarsest(self) -> Format:
-        return "bf16"
 
     @property
     def steps(self) -> int:

@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from scaleproof.attacks.base import Format, State
+from scaleproof.attacks.base import Format, State, at_least
 from scaleproof.losses import margin
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng
@@ -44,13 +44,7 @@ class SPSA:
     coarsest: ClassVar[Format] = "float32"  # differences over a thousandth of the pixel range
 
     def __post_init__(self) -> None:
-        for field, value in (
-            ("steps", self.steps),
-            ("samples", self.samples),
-            ("most_images", self.most_images),
-        ):
-            if value < 1:
-                raise ValueError(f"{field} must be >= 1, got {value}")
+        at_least(1, steps=self.steps, samples=self.samples, most_images=self.most_images)
         for name, number in (("difference", self.difference), ("rate", self.rate)):
             if not 0 < number < float("inf"):
                 raise ValueError(f"{name} must be finite and > 0, got {number}")

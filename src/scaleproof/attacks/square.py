@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from scaleproof.attacks.base import Format, State
+from scaleproof.attacks.base import Format, State, at_least
 from scaleproof.attacks.windows import bump, stripes, tiles, window_mask
 from scaleproof.losses import margin
 from scaleproof.oracle import Oracle
@@ -40,9 +40,7 @@ class Square:
     coarsest: ClassVar[Format] = "fp16"
 
     def __post_init__(self) -> None:
-        for field, value in (("steps", self.steps), ("runs", self.runs)):
-            if value < 1:
-                raise ValueError(f"{field} must be >= 1, got {value}")
+        at_least(1, steps=self.steps, runs=self.runs)
         if not 0 < self.share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, got {self.share}")
 
