@@ -29,8 +29,9 @@ from scaleproof.differences import differences
 from scaleproof.images import Images, spans
 from scaleproof.models.architectures import weights_digest
 from scaleproof.models.backward import described
-from scaleproof.models.classifier import Classifier, random_state_kept
+from scaleproof.models.classifier import Classifier
 from scaleproof.oracle import Oracle
+from scaleproof.rng import random_state_kept
 from scaleproof.speed import PLAIN
 from scaleproof.store import settings_digest
 
@@ -52,7 +53,7 @@ def first_look(oracle: Oracle, images: Images, features: bool) -> list[list[floa
     """
     (x, y), classifier = first_rows(images, oracle.device), oracle.classifier
     check_images(x, y)
-    with understood(x, classifier), random_state_kept(x):
+    with understood(x, classifier), random_state_kept(x.device):
         torch.manual_seed(0)  # a randomised model is recognised when its run goes on
         logits = oracle.judge(x)
     check_finite(logits)

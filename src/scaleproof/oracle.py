@@ -14,7 +14,7 @@ from torch import Tensor
 from scaleproof.losses import Objective, misclassified
 from scaleproof.models.classifier import Classifier, device_of
 from scaleproof.models.output import Output, at_least_float32
-from scaleproof.rng import key_of
+from scaleproof.rng import key_of, random_state_kept
 from scaleproof.speed import Chain, GraphCache, Speed, ascend, choose, exact_float32, on_device, tf32_float32
 from scaleproof.threat import Threat
 
@@ -224,7 +224,7 @@ class Oracle:
         if self.draws == 1:
             yield
             return
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+        with random_state_kept(self.device):
             torch.manual_seed(key_of(*key))
             yield
 

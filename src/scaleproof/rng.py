@@ -1,15 +1,20 @@
 """Random numbers keyed by (seed, attack, restart, sample index): Philox4x32-10 (Salmon et al. 2011) on tensors.
 
 A counter-based generator has no state to carry: re-batching, resuming and sharding an evaluation never change the
-numbers a sample sees, and the CPU and the GPU draw the same ones.
+numbers a sample sees, and the CPU and the GPU draw the same ones. What others draw comes from global generators, which
+are seeded and put back here.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -82,3 +87,32 @@ def key_of(*key: object) -> int:
     """A seed of 62 bits from anything that can be written down."""
     digest = hashlib.sha256("/".join(str(part) for part in key).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 2
+
+
+@contextmanager
+def random_state_kept(device: torch.device) -> Iterator[None]:
+    """Random numbers drawn inside leave torch's generators of the CPU and of this device as they were."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield
+
+
+@contextmanager
+def chance_kept(device: torch.device) -> Iterator[None]:
+    """The generators of torch, Python and numpy are afterwards as they were."""
+    python, arrays = random.getstate(), np.random.get_state()
+    try:
+        with random_state_kept(device):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(arrays)
+
+
+@contextmanager
+def seeded(device: torch.device, key: int) -> Iterator[None]:
+    """The generators of torch, Python and numpy begin at a key, and are afterwards as they were."""
+    with chance_kept(device):
+        torch.manual_seed(key)
+        random.seed(key)
+        np.random.seed(key % 2**32)
+        yield

@@ -14,7 +14,7 @@ from scaleproof.checks.subject import Subject
 from scaleproof.diagnosis import Check, not_asked
 from scaleproof.look import FIRST_LOOK, fingerprint, rounded
 from scaleproof.models.architectures import weights_digest
-from scaleproof.models.classifier import random_state_kept
+from scaleproof.rng import random_state_kept
 from scaleproof.store import UnitStore
 
 ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)  # what a model may raise
@@ -101,7 +101,7 @@ def in_words(error: Exception) -> str:
 def mark(subject: Subject) -> str:
     """All that the answers depend on, so that a store never answers for another model or other images."""
     x, other = subject.all_x[:FIRST_LOOK], subject.surrogate
-    with random_state_kept(x):
+    with random_state_kept(x.device):
         torch.manual_seed(0)
         look = rounded(subject.classifier, subject.oracle.judge(x))
     pixels = hashlib.sha256()

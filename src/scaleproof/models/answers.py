@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scaleproof.models.classifier import Classifier, device_of, evaluating, random_state_kept
+from scaleproof.models.classifier import Classifier, device_of, evaluating
+from scaleproof.rng import random_state_kept
 
 TOLERANCE = 0.02  # of the largest logit: what number formats and devices may change
 DIGITS = 4
@@ -42,7 +43,7 @@ def asked(classifier: Classifier, shape: Sequence[int], times: int) -> list[list
     """
     kinds = (weight.dtype for weight in classifier.parameters() if weight.is_floating_point())
     x = fixed_image(shape).to(device_of(classifier), next(kinds, torch.float32)).repeat(2, 1, 1, 1)
-    with evaluating(classifier), torch.no_grad(), random_state_kept(x):
+    with evaluating(classifier), torch.no_grad(), random_state_kept(x.device):
         return [classifier(x)[0].double().tolist() for _ in range(times)]
 
 

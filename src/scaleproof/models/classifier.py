@@ -17,6 +17,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from scaleproof.models.backward import StandIn, named_parts, standing_in
 from scaleproof.models.heads import Head, Probe, features_of, linear_modules, named_head, recorded
 from scaleproof.models.output import Output
+from scaleproof.rng import random_state_kept
 
 PROBE_ROWS = 8
 
@@ -102,7 +103,7 @@ class Classifier(nn.Module):
         if len(x) == 0:
             raise ValueError("finding the head needs at least one image, got an empty batch")
         modules = linear_modules(self.net)
-        with evaluating(self.net), random_state_kept(x), recorded(modules, probing=True) as records:
+        with evaluating(self.net), random_state_kept(x.device), recorded(modules, probing=True) as records:
             logits = self._raw_logits(x[:PROBE_ROWS])
         probe = Probe(modules=modules, records=records, logits=logits)
         self._found = probe.last() if self._given is None else probe.confirmed(self._given)
@@ -227,13 +228,6 @@ def evaluating(net: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
-
-
-@contextmanager
-def random_state_kept(x: Tensor) -> Iterator[None]:
-    """Random numbers drawn inside leave the generators of the CPU and of x's device as they were."""
-    with torch.random.fork_rng(devices=[x.device] if x.device.type == "cuda" else []):
-        yield
 
 
 def unwrapped(net: nn.Module, seen: dict[int, nn.Module] | None = None) -> nn.Module:

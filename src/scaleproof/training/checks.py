@@ -18,9 +18,10 @@ from scaleproof.defenses.base import Defense, Outcome
 from scaleproof.defenses.named import defense_settings
 from scaleproof.differences import differences, told
 from scaleproof.models.architectures import architectures
-from scaleproof.models.classifier import Classifier, evaluating, random_state_kept
+from scaleproof.models.classifier import Classifier, evaluating
 from scaleproof.models.hypersphere import HypersphereHead
 from scaleproof.parallel import ALONE, Group
+from scaleproof.rng import random_state_kept
 from scaleproof.threat import Threat
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.diverged import check_numbers
@@ -82,7 +83,7 @@ def checked_validation(config: TrainConfig, count: int) -> int:
 
 def check_network(classifier: Classifier, defense: Defense, x: Tensor, classes: int) -> None:
     """Whether the network takes the images, which is explained where it does not, and gives what a training needs."""
-    with understood(x, classifier), evaluating(classifier), random_state_kept(x), torch.no_grad():
+    with understood(x, classifier), evaluating(classifier), random_state_kept(x.device), torch.no_grad():
         classifier(x)
     check_numbers(classifier)
     check_head(classifier, defense, x)
@@ -250,7 +251,7 @@ def check_last_batch(classifier: Classifier, x: Tensor, batch: int, count: int, 
     norms = [module for module in classifier.modules() if isinstance(module, Norm) and module.training]
     hooks = [norm.register_forward_pre_hook(look) for norm in norms if not isinstance(norm, SyncBatchNorm)]
     try:
-        with evaluating(classifier), random_state_kept(x), torch.no_grad():
+        with evaluating(classifier), random_state_kept(x.device), torch.no_grad():
             classifier(x)
     finally:
         for hook in hooks:

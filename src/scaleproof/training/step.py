@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from scaleproof.defenses.base import Batch, Defense, Outcome
 from scaleproof.losses import logits
 from scaleproof.models.classifier import Classifier, device_of, evaluating
 from scaleproof.parallel import Group
+from scaleproof.rng import seeded
 from scaleproof.speed import GraphCache, Speed, choose
+from scaleproof.speed.fold import is_own
 from scaleproof.speed.precision import has_fast_bf16
-from scaleproof.training.chance import has_chance, seeded
 from scaleproof.training.checks import MOST_TERMS, checked_outcome
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.diverged import First, masks, numbers, told
@@ -25,6 +26,7 @@ from scaleproof.training.learner import ModelLearner
 from scaleproof.training.repeatable import repeatable
 from scaleproof.training.sgd import SGD
 
+CHANCE = (nn.modules.dropout._DropoutNd, nn.RReLU)  # layers that draw random numbers in train mode
 PRECISIONS = ("auto", "float32", "tf32", "bf16")
 SLOTS = 2 + MOST_TERMS  # of the running totals: rows, right ones, then one a term
 
@@ -65,7 +67,7 @@ class Stepper:
         self.totals = torch.zeros(SLOTS, dtype=torch.float64, device=self.device)
         self.first = First(SLOTS, self.device)
         self.names: list[str] = []  # of all terms so far, each has its place in the totals
-        self.graded: list[torch.nn.Parameter] = []
+        self.graded: list[nn.Parameter] = []
         self.defense = defense
         self.variants: list[Defense] = []
         self.has_chance = has_chance(classifier)
@@ -109,7 +111,7 @@ class Stepper:
 
     def own_chance(self, key: int) -> AbstractContextManager[None]:
         """What draws from the global generators is seeded for this step and rank, and they are restored after it."""
-        return seeded(key + self.group.rank, self.totals) if self.has_chance else nullcontext()
+        return seeded(self.device, key + self.group.rank) if self.has_chance else nullcontext()
 
     def compute(
         self, defense: Defense, whole: int, rows: Tensor, places: Tensor, *noise: Tensor
@@ -217,6 +219,11 @@ class Stepper:
     def plain(self) -> str:
         """What float32 is computed in; a CPU has no TF32."""
         return "tf32" if self.speed.precision == "tf32" and self.device.type == "cuda" else "float32"
+
+
+def has_chance(classifier: Classifier) -> bool:
+    """Whether passes may draw random numbers of their own; a network that is not ours may do so in any function."""
+    return not is_own(classifier.net) or any(isinstance(module, CHANCE) for module in classifier.modules())
 
 
 def check_precision(precision: str) -> None:
