@@ -2,8 +2,8 @@
 
 from scaleproof.museum.annex import ANNEX
 from scaleproof.museum.healthy import HEALTHY, Examined, examined
-from scaleproof.museum.rooms import HELD_BACK, ROOMS, SETTING, Key, Room, exhibits, room
-from scaleproof.museum.tour import Visit, tour, visit
+from scaleproof.museum.rooms import HELD_BACK, ROOMS, SETTING, Key, Room, room
+from scaleproof.museum.tour import Visit, visit
 
 __all__ = [
     "ANNEX",
@@ -16,8 +16,6 @@ __all__ = [
     "Room",
     "Visit",
     "examined",
-    "exhibits",
     "room",
-    "tour",
     "visit",
 ]

@@ -15,7 +15,17 @@ from scaleproof.models.classifier import Classifier
 from scaleproof.museum import annex_networks as networks
 from scaleproof.museum import annex_parts as parts
 from scaleproof.museum.parts import Defended
-from scaleproof.museum.rooms import MANY_DRAWS, NO_SCALE, PASS_THROUGH, Key, Room, after, before
+from scaleproof.museum.rooms import (
+    MANY_DRAWS,
+    NO_SCALE,
+    PASS_THROUGH,
+    Key,
+    Room,
+    after,
+    before,
+    through,
+    underneath,
+)
 
 COPIES = 5
 
@@ -54,23 +64,6 @@ def mean_answer(answers: Tensor) -> Tensor:
     return answers.mean(1)
 
 
-def with_soft_votes(net: nn.Module) -> Classifier:
-    return Classifier(net, backward={"after": soft_votes})
-
-
-def through_the_end(net: nn.Module) -> Classifier:
-    return Classifier(net, backward={"after": identity})
-
-
-def with_mean_answer(net: nn.Module) -> Classifier:
-    return Classifier(net, backward={"choose": mean_answer})
-
-
-def through_the_steps(net: nn.Module) -> Classifier:
-    names = [name for name, part in net.named_modules() if isinstance(part, parts.Steps)]
-    return Classifier(net, backward=dict.fromkeys(names, identity))
-
-
 def normalising(net: nn.Module) -> Classifier:
     part = net.get_submodule("before")
     assert isinstance(part, parts.Denormalise)
@@ -91,10 +84,7 @@ def without_adapting(net: nn.Module) -> Classifier:
     return Classifier(found)
 
 
-def underneath(net: nn.Module) -> Classifier:
-    return Classifier(net.get_submodule("net"))
-
-
+THROUGH_THE_END = partial(Classifier, backward={"after": identity})
 INSIDE = Key(words="the network inside", opened=underneath)
 
 ANNEX = (
@@ -122,7 +112,7 @@ ANNEX = (
         caught_by="gradient-detached",
         key=Key(
             words="BPDA and EOT: mean probabilities in place of votes, 4 draws",
-            opened=with_soft_votes,
+            opened=partial(Classifier, backward={"after": soft_votes}),
             draws=4,
         ),
     ),
@@ -140,7 +130,7 @@ ANNEX = (
         strengths=(10, 100),
         built=after(parts.Tanh),
         caught_by="gradient-zero",
-        key=Key(words="BPDA: the identity in place of the squeeze", opened=through_the_end),
+        key=Key(words="BPDA: the identity in place of the squeeze", opened=THROUGH_THE_END),
     ),
     Room(
         name="powers",
@@ -164,7 +154,7 @@ ANNEX = (
         strengths=(64, 256),
         built=after(lambda bits: parts.Code(int(bits))),
         caught_by="gradient-zero",
-        key=Key(words="BPDA: the identity in place of the code", opened=through_the_end),
+        key=Key(words="BPDA: the identity in place of the code", opened=THROUGH_THE_END),
     ),
     Room(
         name="reversed",
@@ -196,7 +186,10 @@ ANNEX = (
         strengths=(2, 4),
         built=lambda net, members: networks.Hashed(net, int(members)),
         caught_by="gradient-direction",
-        key=Key(words="BPDA: the mean answer in place of the choice", opened=with_mean_answer),
+        key=Key(
+            words="BPDA: the mean answer in place of the choice",
+            opened=partial(Classifier, backward={"choose": mean_answer}),
+        ),
     ),
     Room(
         name="coarse-activations",
@@ -204,7 +197,7 @@ ANNEX = (
         strengths=(0.25, 0.5),
         built=after_blocks(parts.Steps),
         caught_by="gradient-zero",
-        key=Key(words="BPDA: the identity in place of the steps", opened=through_the_steps),
+        key=Key(words="BPDA: the identity in place of the steps", opened=through(parts.Steps)),
     ),
     Room(
         name="not-normalised",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -91,25 +92,28 @@ def winners(net: nn.Module, share: float) -> nn.Module:
     return net
 
 
-def smooth_winners(net: nn.Module) -> Classifier:
-    names = [name for name, part in net.named_modules() if isinstance(part, parts.KeepWinners)]
-    return Classifier(net, backward=dict.fromkeys(names, identity))
+def through(kind: type[nn.Module]) -> Callable[[nn.Module], Classifier]:
+    """Gradients pass through every part of a kind as through the identity."""
+
+    def opened(net: nn.Module) -> Classifier:
+        names = [name for name, part in net.named_modules() if isinstance(part, kind)]
+        return Classifier(net, backward=dict.fromkeys(names, identity))
+
+    return opened
 
 
-def straight_through(net: nn.Module) -> Classifier:
-    return Classifier(net, backward={"before": identity})
-
-
-def without_end(net: nn.Module) -> Classifier:
-    assert isinstance(net, Defended)
-    return Classifier(net.net)
+def underneath(net: nn.Module) -> Classifier:
+    return Classifier(net.get_submodule("net"))
 
 
 def in_eval_mode(net: nn.Module) -> Classifier:
     return Classifier(copy.deepcopy(net).eval())
 
 
-PASS_THROUGH = Key(words="BPDA: the identity in place of its gradient", opened=straight_through)
+PASS_THROUGH = Key(
+    words="BPDA: the identity in place of its gradient",
+    opened=partial(Classifier, backward={"before": identity}),
+)
 MANY_DRAWS = Key(words="EOT: the mean gradient of 20 draws", draws=20)
 NO_SCALE = Key(words="objectives that do not depend on the scale of the logits")
 
@@ -136,7 +140,7 @@ SETTING = (  # limits of the checks are set on these
         strengths=(1, 10),
         built=after(parts.Probabilities),
         caught_by="probabilities",
-        key=Key(words="the logits under the softmax", opened=without_end),
+        key=Key(words="the logits under the softmax", opened=underneath),
     ),
     Room(
         name="dropout",
@@ -226,7 +230,7 @@ HELD_BACK = (  # and reported on these
         strengths=(0.4, 0.3),
         built=winners,
         caught_by="gradient-direction",
-        key=Key(words="BPDA: the identity in place of the selection", opened=smooth_winners),
+        key=Key(words="BPDA: the identity in place of the selection", opened=through(parts.KeepWinners)),
     ),
 )
 ROOMS = (*SETTING, *HELD_BACK)
@@ -241,10 +245,3 @@ def room(name: str, rooms: tuple[Room, ...] = ROOMS) -> Room:
             f"no room of this wing of the museum is called {name!r}.{hint} There are {', '.join(found)}"
         )
     return found[name]
-
-
-def exhibits(net: nn.Module, rooms: tuple[Room, ...] = ROOMS) -> Iterator[tuple[Room, float, nn.Module]]:
-    """Every room at every strength, around one network."""
-    for found in rooms:
-        for strength in found.strengths:
-            yield found, strength, found.exhibit(net, strength)

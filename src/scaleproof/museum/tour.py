@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import nn
@@ -12,7 +11,7 @@ from scaleproof.checks import Check, examine, failed
 from scaleproof.evaluator import evaluate
 from scaleproof.images import Images
 from scaleproof.models.classifier import Classifier
-from scaleproof.museum.rooms import ROOMS, Key, Room
+from scaleproof.museum.rooms import Key, Room
 from scaleproof.threat import Threat
 
 NAIVE = "pgd"  # what a hurried evaluation runs
@@ -87,13 +86,3 @@ def opened(key: Key, exhibit: nn.Module, images: Images, threat: Threat, seed: i
         model, images, attacks, mode="cascade", seed=seed, draws=key.draws, allow_train_mode=True
     )
     return found.robust().accuracy
-
-
-def tour(
-    net: nn.Module, images: Images, threat: Threat, rooms: Sequence[Room] = ROOMS, seed: int = 0
-) -> Iterator[Visit]:
-    """Every exhibit of some rooms, around one network; the network itself is the surrogate."""
-    surrogate = Classifier(net)
-    for room in rooms:
-        for strength in room.strengths:
-            yield visit(room, strength, net, images, threat, surrogate=surrogate, seed=seed)
