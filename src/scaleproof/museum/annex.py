@@ -49,10 +49,9 @@ def adapting(net: nn.Module, share: float) -> nn.Module:
     """Every BatchNorm mixes in the statistics of the batch."""
     norms = [name for name, part in net.named_modules() if isinstance(part, nn.BatchNorm2d)]
     for name in norms:
-        parent, _, child = name.rpartition(".")
         norm = net.get_submodule(name)
         assert isinstance(norm, nn.BatchNorm2d)
-        setattr(net.get_submodule(parent), child, networks.AdaptiveNorm(norm, share))
+        net.set_submodule(name, networks.AdaptiveNorm(norm, share))
     return net
 
 

@@ -79,11 +79,6 @@ def fold(net: OwnNetwork) -> OwnNetwork:
         convolution, norm = net.get_submodule(convolution_name), net.get_submodule(norm_name)
         assert isinstance(convolution, nn.Conv2d)
         assert isinstance(norm, nn.BatchNorm2d)
-        replace_module(folded, convolution_name, fuse_conv_bn_eval(convolution, norm))
-        replace_module(folded, norm_name, nn.Identity())
+        folded.set_submodule(convolution_name, fuse_conv_bn_eval(convolution, norm))
+        folded.set_submodule(norm_name, nn.Identity())
     return folded.eval().requires_grad_(False)
-
-
-def replace_module(net: nn.Module, name: str, module: nn.Module) -> None:
-    parent, _, child = name.rpartition(".")
-    setattr(net.get_submodule(parent), child, module)
