@@ -14,9 +14,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from analysis_fixtures import write_analysis
+from paper_helpers import values
 from scaleproof.cli.main import app
 from scaleproof.paper import drawing, experiments, figure, figures, judge, prose, quantities
-from scaleproof.paper.figures import TRADES, WITH_SI, draw, measured, values
+from scaleproof.paper.figures import TRADES, WITH_SI, draw, measured
 from scaleproof.paper.measures import mean_of, rises, roughness
 from scaleproof.paper.prose import items
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 from PIL import Image
 
+from paper_helpers import values
 from scaleproof import load, load_model
 from scaleproof.paper import figure
-from scaleproof.paper.figures import draw, values
+from scaleproof.paper.figures import draw
 from scaleproof.paper.geometry import CLASSES, Plane, gradient, learned, objectives, plane, pull, vanished
 
 

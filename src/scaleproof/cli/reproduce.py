@@ -111,7 +111,8 @@ def carry_out(words: dict[str, Any]) -> None:
         write(size, place.root)
         show_results(console, read_results(choice, size, place), pictures, place.root)
         if failures:
-            raise SystemExit(told(console, failures))
+            told(console, failures)
+            raise SystemExit(1)
 
 
 def place_of(words: dict[str, Any], size: Scale, far: bool) -> Place:

@@ -169,7 +169,7 @@ def show_results(console: Console, found: Reproduction, pictures: Sequence[Path]
     console.print(f"Everything, with the sentences of the paper: {root / PAGE} and {root / RESULT}")
 
 
-def told(console: Console, failures: Sequence[Failure]) -> int:
+def told(console: Console, failures: Sequence[Failure]) -> None:
     """Name what failed, with the end of what it printed."""
     for failure in failures:
         words = f"failed: {failure.step.folder} (exit code {failure.code})"
@@ -178,4 +178,3 @@ def told(console: Console, failures: Sequence[Failure]) -> int:
             console.print(failure.words, markup=False, highlight=False)
         words = "by hand: scaleproof " + " ".join(failure.step.command)
         console.print(words, markup=False, highlight=False, soft_wrap=True)
-    return 1

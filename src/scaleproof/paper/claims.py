@@ -121,12 +121,10 @@ SELECTABLE = ("table", "row", "column", *OF_ROW, *OF_COLUMN)
 
 @dataclass(frozen=True, kw_only=True)
 class Book:
-    """All of claims.json."""
+    """The tables of claims.json, and every number in them."""
 
-    paper: str
     tables: tuple[Table, ...]
     claims: tuple[Claim, ...]
-    notes: tuple[Note, ...]
 
 
 @cache
@@ -194,7 +192,7 @@ def book_of(document: Mapping[str, Any]) -> Book:
     if lost:
         raise ValueError(f"a note must be about numbers of the paper, {sorted(lost)[0]} is none")
     tables = tuple(table for table, _ in pairs)
-    return Book(paper=document["paper"], tables=tables, claims=tuple(found), notes=tuple(notes.values()))
+    return Book(tables=tables, claims=tuple(found))
 
 
 def table_of(entry: Mapping[str, Any]) -> Table:

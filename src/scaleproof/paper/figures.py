@@ -108,13 +108,11 @@ def draw(figure: Figure, folders: Mapping[str, Path], out: Path) -> Path:
     return write_atomically(path, picture(figure, runs_of(figure, folders)))
 
 
-def values(figure: Figure, folders: Mapping[str, Path]) -> dict[str, float]:
-    """What the folders say about the quantities of prose.json, keyed as `Item.key` is."""
-    return {key: found.value for key, found in measured(figure, folders).items()}
-
-
 def measured(figure: Figure, folders: Mapping[str, Path]) -> dict[str, Measured]:
-    """The same with errors, as `judge` takes them: half a 95% interval, or 0 where there is nothing to tell it from."""
+    """What the folders say about the quantities of prose.json, keyed as `Item.key` is and with errors for `judge`.
+
+    An error is half a 95% interval, or 0 where there is nothing to tell it from.
+    """
     return {
         "/".join([quantity, model, *rest]): value
         for model, run in runs_of(figure, folders).items()

@@ -12,7 +12,7 @@ from scaleproof.paper.figures import Figure, measured
 from scaleproof.paper.judge import Measured
 from scaleproof.paper.measured import Variants, is_reliable, seed_folders
 from scaleproof.paper.settings import TEST_IMAGES, Experiment
-from scaleproof.paper.stated import is_partial
+from scaleproof.paper.stated import departure
 from scaleproof.paper.steps import TRAIN, document_of, has_eps, is_stale, read
 from scaleproof.store import is_finished
 
@@ -71,7 +71,7 @@ def is_whole(folder: Path, seed: int, experiment: Experiment) -> bool:
     assert path is not None
     document = read(path)
     return (
-        not is_partial(experiment, folder.parent)
+        not departure(experiment, folder.parent)
         and is_reliable(folder.parent)
         and read(folder / "run.json")["seed"] == seed
         and document["data"]["count"] >= TEST_IMAGES[experiment.dataset]
@@ -99,7 +99,7 @@ def training_values(root: Path, experiments: Iterable[Experiment], variants: Var
         for seed, folder in seed_folders(root, experiment, variants):
             if is_finished(folder / TRAIN):
                 last = read(folder / TRAIN / "training.json")["history"][-1]
-                whole = not is_partial(experiment, folder) and is_reliable(folder)
+                whole = not departure(experiment, folder) and is_reliable(folder)
                 yield Seen(f"{HEAD_NORM}/{experiment.model}", seed, last["weight_norm"], whole)
                 flat = (last.get("validation") or {}).get("zero_gradients")
                 if flat is not None:

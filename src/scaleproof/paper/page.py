@@ -33,7 +33,9 @@ def summary(found: Reproduction) -> str:
     said = (
         in_words(found.outcomes) if found.scale == FULL.name else ""
     )  # of a smoke test there is nothing to say
-    return said + verdicts({table.title: counted(found.of(table)) for table in found.tables} | in_all(found))
+    counts = {table.title: counted(found.of(table)) for table in found.tables}
+    counts |= {"all numbers": counted(found.outcomes), "sentences": counted(found.judgements)}
+    return said + verdicts(counts)
 
 
 def in_words(outcomes: Sequence[Outcome]) -> str:
@@ -57,7 +59,7 @@ def in_words(outcomes: Sequence[Outcome]) -> str:
 def totals(found: Reproduction) -> str:
     """How many numbers and sentences something was measured of, and how many are settled, in words."""
     parts = []
-    for name, counts in (("numbers", counted(found.outcomes)), ("sentences", told(found.judgements))):
+    for name, counts in (("numbers", counted(found.outcomes)), ("sentences", counted(found.judgements))):
         whole = sum(counts.values())
         settled = (
             f"{counts[HOLDS]} hold, {counts[FAILS]} do not"
@@ -68,17 +70,9 @@ def totals(found: Reproduction) -> str:
     return f"Measured so far, in whole or in part: {' and '.join(parts)}; {SEEDS} seeds settle one.\n"
 
 
-def in_all(found: Reproduction) -> dict[str, dict[str, int]]:
-    return {"all numbers": counted(found.outcomes), "sentences": told(found.judgements)}
-
-
 def verdicts(counts: Mapping[str, Mapping[str, int]]) -> str:
     rows = [[name, *(str(count[verdict]) for verdict in VERDICTS)] for name, count in counts.items()]
     return grid(["verdicts", *VERDICTS], rows)
-
-
-def told(judgements: Sequence[Judgement]) -> dict[str, int]:
-    return {verdict: sum(one.verdict == verdict for one in judgements) for verdict in VERDICTS}
 
 
 def table_part(table: Table, found: Reproduction) -> str:
@@ -161,7 +155,7 @@ def cell(outcome: Outcome, compared: bool) -> str:
     decimals, printed = outcome.claim.column.decimals, outcome.claim.value
     if outcome.value is None or outcome.difference is None:
         return f"- ({printed:.{decimals}f})"
-    value = f"{outcome.value:.{decimals}f}" + ("~" if outcome.partial else "")
+    value = own_cell(outcome.value, decimals, outcome.partial)
     marked = {FAILS: f"**{value}**", HOLDS: f"{value} ✓"}.get(outcome.verdict, value)
     error = "" if outcome.error is None else f" ± {outcome.error:.{decimals}f}"
     difference = f", {outcome.difference:+.{decimals}f}" if compared else ""

@@ -195,8 +195,9 @@ def measured_by_name(found: Iterable[Measurement]) -> dict[str, Measured]:
     }
 
 
-def counted(outcomes: Sequence[Outcome]) -> dict[str, int]:
-    return {verdict: sum(outcome.verdict == verdict for outcome in outcomes) for verdict in VERDICTS}
+def counted(judged: Sequence[Outcome] | Sequence[Judgement]) -> dict[str, int]:
+    """How many of some numbers or sentences got which verdict."""
+    return {verdict: sum(one.verdict == verdict for one in judged) for verdict in VERDICTS}
 
 
 def judgement_as_json(judgement: Judgement) -> dict[str, object]:

@@ -37,11 +37,6 @@ CHANGED = "the recipe has changed since"
 VARIANT = re.compile(r"(.+)-(\d+)")
 
 
-def is_partial(experiment: Experiment, folder: Path) -> bool:
-    """Whether a seed's training is not as stated."""
-    return bool(departure(experiment, folder))
-
-
 def departure(experiment: Experiment, folder: Path) -> str:
     """In what a seed's training is not as stated, in a few words: scale, recipe, length, data, or stopped on the way.
 
