@@ -12,7 +12,7 @@ from scaleproof.report.style import (
     FAINT,
     INK,
     MARKERS,
-    SETTINGS,
+    canvas,
     percent_axis,
     plain,
     tidy_log_axis,
@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
 def scale_figure(sweep: Sweep, *, narrow: bool = False) -> "Figure":
     """Draw robust accuracy, gradient size and zero gradients against the scale of the logits."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(SETTINGS):
-        figure = Figure(figsize=(3.9, 8.4) if narrow else (7.4, 4.5), layout="constrained")
+    with canvas((3.9, 8.4) if narrow else (7.4, 4.5)) as figure:
         panels = scale_panels(figure, narrow)
         handles = draw_accuracy(panels[0], sweep)
         draw_gradients(panels[1], sweep)
@@ -158,12 +154,8 @@ def draw_zeros(axes: "Axes", sweep: Sweep) -> None:
 
 def attacks_figure(evaluation: Evaluation, *, narrow: bool = False) -> "Figure":
     """Draw the accuracy under each attack as bars with their intervals."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     bars = attack_bars(evaluation, "\n" if narrow else " ")
-    with rc_context(SETTINGS):
-        figure = Figure(figsize=(3.9 if narrow else 7.4, 0.8 + 0.34 * len(bars)), layout="constrained")
+    with canvas((3.9 if narrow else 7.4, 0.8 + 0.34 * len(bars))) as figure:
         axes = figure.add_subplot()
         for position, (_, share, colour) in enumerate(bars):
             draw_bar(axes, position, share, colour)

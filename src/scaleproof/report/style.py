@@ -1,6 +1,8 @@
 """How figures look and how they are exported, the same bytes every time."""
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,6 +43,16 @@ SETTINGS: dict[Any, Any] = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
 }
+
+
+@contextmanager
+def canvas(size: tuple[float, float]) -> "Iterator[Figure]":
+    """Give a figure of some inches, and all that is drawn inside the look of a report."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(SETTINGS):
+        yield Figure(figsize=size, layout="constrained")
 
 
 def png(figure: "Figure") -> bytes:

@@ -8,7 +8,7 @@ from scaleproof.report.analysis.records import Analysis, Classes
 from scaleproof.report.analysis.words import MANY_CLASSES, clean_of, figure_name, present, robust_of
 from scaleproof.report.plots import bar_axes
 from scaleproof.report.records import Array, Share
-from scaleproof.report.style import INK, SETTINGS, plain
+from scaleproof.report.style import INK, canvas, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,13 +26,10 @@ def shown_classes(classes: Classes) -> list[int]:
 
 def classes_figure(analysis: Analysis, classes: Classes, *, narrow: bool = False) -> "Figure":
     """Draw the accuracy of each class, clean and in the worst case."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     shown = shown_classes(classes)
-    with rc_context(SETTINGS):
-        figure = Figure(figsize=(3.9 if narrow else 7.4, 1.1 + 0.3 * len(shown)), layout="constrained")
+    with canvas((3.9 if narrow else 7.4, 1.1 + 0.3 * len(shown))) as figure:
         axes = figure.add_subplot()
         for position, label in enumerate(shown):
             draw_class(axes, position, clean_of(classes, label), robust_of(classes, label))
@@ -59,15 +56,11 @@ def draw_class(axes: "Axes", position: int, clean: Share, robust: Share) -> None
 
 def confusion_figure(analysis: Analysis, classes: Classes, *, narrow: bool = False) -> "Figure":
     """Draw which class becomes which, in percent of each true class."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     labels = [label for label in range(len(classes.confusion)) if classes.confusion[label].sum()]
     seen = [k for k in range(len(classes.confusion)) if k in labels or classes.confusion[:, k].sum()]
     counts = classes.confusion[np.ix_(labels, seen)]
     shares = 100 * counts / counts.sum(axis=1, keepdims=True)
-    with rc_context(SETTINGS):
-        figure = Figure(figsize=(3.9, 4.3) if narrow else (6.2, 5.6), layout="constrained")
+    with canvas((3.9, 4.3) if narrow else (6.2, 5.6)) as figure:
         axes = figure.add_subplot()
         picture = axes.imshow(
             shares, cmap="Blues", vmin=0, vmax=float(shares.max()), aspect="auto", interpolation="nearest"

@@ -7,7 +7,7 @@ from scaleproof.report import words
 from scaleproof.report.analysis.records import Analysis, Cosines, EpsCurve, Line, StepCurve
 from scaleproof.report.plots import draw_legend
 from scaleproof.report.records import Share
-from scaleproof.report.style import COLOURS, DASHES, FAINT, INK, MARKERS, SETTINGS, percent_axis, plain
+from scaleproof.report.style import COLOURS, DASHES, FAINT, INK, MARKERS, canvas, percent_axis, plain
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -20,11 +20,7 @@ SIDES = (("true", "True class", COLOURS[1], ""), ("other", "Best other class", C
 
 def cosines_figure(cosines: Cosines, *, narrow: bool = False) -> "Figure":
     """Draw the histograms of cosines, clean images and adversarial ones."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(SETTINGS):
-        figure = Figure(figsize=(3.9, 5.0) if narrow else (7.4, 3.0), layout="constrained")
+    with canvas((3.9, 5.0) if narrow else (7.4, 3.0)) as figure:
         shape = (2, 1) if narrow else (1, 2)
         panels = list(figure.subplots(*shape, squeeze=False, sharex=True, sharey=True).flat)
         for axes, kind in zip(panels, ("clean", "adversarial"), strict=True):
@@ -105,11 +101,7 @@ def draw_clean(axes: "Axes", clean: Share) -> "Line2D":
 
 def eps_figure(analysis: Analysis, curve: EpsCurve, *, narrow: bool = False) -> "Figure":
     """Draw accuracy from no perturbation to the unbounded budget."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(SETTINGS):
-        figure = Figure(figsize=(3.9, 4.0) if narrow else (7.4, 3.6), layout="constrained")
+    with canvas((3.9, 4.0) if narrow else (7.4, 3.6)) as figure:
         axes = figure.add_subplot()
         lines = []
         for number, line in enumerate(curve.lines):
@@ -151,11 +143,7 @@ def doubling(places: Sequence[float], narrow: bool) -> list[float]:
 
 def steps_figure(curve: StepCurve, *, narrow: bool = False) -> "Figure":
     """Draw accuracy against steps and against restarts."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(SETTINGS):
-        figure = Figure(figsize=(3.9, 5.6) if narrow else (7.4, 3.4), layout="constrained")
+    with canvas((3.9, 5.6) if narrow else (7.4, 3.4)) as figure:
         panels = list(figure.subplots(*((2, 1) if narrow else (1, 2)), squeeze=False).flat)
         lines = draw_lines(panels[0], curve.steps)
         draw_lines(panels[1], curve.restarts)

@@ -9,7 +9,7 @@ from scaleproof.report.analysis.records import Analysis, Surfaces, WeightSurface
 from scaleproof.report.analysis.words import SHOWN_IMAGES, figure_name, objective_name
 from scaleproof.report.plots import draw_legend
 from scaleproof.report.records import Array
-from scaleproof.report.style import COLOURS, DASHES, FAINT, MARKERS, SETTINGS, percent_axis, plain
+from scaleproof.report.style import COLOURS, DASHES, FAINT, MARKERS, canvas, percent_axis, plain
 from scaleproof.report.training.plots import wide_axis
 
 if TYPE_CHECKING:
@@ -37,15 +37,11 @@ def panels_of(
 
 def surfaces_figure(analysis: Analysis, surfaces: Surfaces, *, narrow: bool = False) -> "Figure":
     """Draw the losses as maps: objectives down and images across, or the other way where space is narrow."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     names = list(surfaces.losses)
     shown = {name: panels_of(analysis, surfaces, name) for name in names}
     count = len(shown[names[0]])
-    with rc_context(SETTINGS):
-        size = (3.9, 0.9 + 1.75 * count) if narrow else (7.4, 0.5 + 2.15 * len(names))
-        figure = Figure(figsize=size, layout="constrained")
+    size = (3.9, 0.9 + 1.75 * count) if narrow else (7.4, 0.5 + 2.15 * len(names))
+    with canvas(size) as figure:
         shape = (count, len(names)) if narrow else (len(names), count)
         axes = figure.subplots(*shape, squeeze=False, sharex=True, sharey=True)
         for number, name in enumerate(names):
@@ -132,11 +128,7 @@ def label_panel(axes: "Axes", position: tuple[int, ...], shape: tuple[int, ...],
 
 def weights_figure(weights: WeightSurface, *, narrow: bool = False) -> "Figure":
     """Draw loss and accuracy against how far the weights have moved."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(SETTINGS):
-        figure = Figure(figsize=(3.9, 5.2) if narrow else (7.4, 3.2), layout="constrained")
+    with canvas((3.9, 5.2) if narrow else (7.4, 3.2)) as figure:
         panels = list(figure.subplots(*((2, 1) if narrow else (1, 2)), squeeze=False).flat)
         lines = draw_directions(panels[0], weights, weights.loss, 1.0)
         finite = [values[np.isfinite(values)] for values in weights.loss.values()]

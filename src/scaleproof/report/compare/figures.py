@@ -9,7 +9,7 @@ from scaleproof.report.compare.curves import with_curves
 from scaleproof.report.compare.entries import WORST, Entry, share_of
 from scaleproof.report.plate import Plate
 from scaleproof.report.plots import bar_axes, draw_bar, draw_legend, scale_axis
-from scaleproof.report.style import COLOURS, DASHES, INK, MARKERS, SETTINGS, percent_axis, plain
+from scaleproof.report.style import COLOURS, DASHES, INK, MARKERS, canvas, percent_axis, plain
 from scaleproof.report.training.plots import accuracy_axis, draw_series, epoch_axis
 from scaleproof.report.training.records import Training
 from scaleproof.report.training.words import PROBES, probes, standings
@@ -51,11 +51,7 @@ def compare_plates(entries: Sequence[Entry]) -> dict[str, Plate]:
 
 def bars_figure(entries: Sequence[Entry], *, narrow: bool = False) -> "Figure":
     """Draw the worst case of each run as bars with their intervals."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(SETTINGS):
-        figure = Figure(figsize=(3.9 if narrow else 7.4, 0.8 + 0.34 * len(entries)), layout="constrained")
+    with canvas((3.9 if narrow else 7.4, 0.8 + 0.34 * len(entries))) as figure:
         axes = figure.add_subplot()
         for position, entry in enumerate(entries):
             share = share_of(entry, WORST)
@@ -82,11 +78,7 @@ def probe_text(entries: Sequence[Entry]) -> str:
 
 def curves_figure(entries: Sequence[Entry], *, narrow: bool = False) -> "Figure":
     """Draw clean and PGD accuracy over the epochs for every training."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(SETTINGS):
-        figure = Figure(figsize=(3.9, 5.0) if narrow else (7.4, 4.4), layout="constrained")
+    with canvas((3.9, 5.0) if narrow else (7.4, 4.4)) as figure:
         axes = figure.add_subplot()
         lines: list[Line2D] = []
         highest, longest = 0.0, 1
@@ -119,11 +111,7 @@ def draw_training(axes: "Axes", position: int, label: str, training: Training) -
 
 def scale_figure(entries: Sequence[Entry], *, narrow: bool = False) -> "Figure":
     """Draw robust accuracy against the scale of the logits for every attack of every sweep."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(SETTINGS):
-        figure = Figure(figsize=(3.9, 5.4) if narrow else (7.4, 4.6), layout="constrained")
+    with canvas((3.9, 5.4) if narrow else (7.4, 4.6)) as figure:
         axes = figure.add_subplot()
         lines: list[Line2D] = []
         alphas: set[float] = set()

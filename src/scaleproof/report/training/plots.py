@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from scaleproof.report.plots import draw_legend
-from scaleproof.report.style import COLOURS, DASHES, FAINT, INK, MARKERS, SETTINGS, plain, tidy_log_axis
+from scaleproof.report.style import COLOURS, DASHES, FAINT, INK, MARKERS, canvas, plain, tidy_log_axis
 from scaleproof.report.training.records import Standing, Training
 from scaleproof.report.training.words import (
     PROBES,
@@ -31,11 +31,7 @@ ACCURACIES: tuple[tuple[str, tuple[str, str], Callable[[Standing], float]], ...]
 
 def curve_figure(training: Training, *, narrow: bool = False) -> "Figure":
     """Draw clean and PGD accuracy of the probes over the epochs, with the marks that explain the curve."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(SETTINGS):
-        figure = Figure(figsize=(3.9, 4.6) if narrow else (7.4, 4.2), layout="constrained")
+    with canvas((3.9, 4.6) if narrow else (7.4, 4.2)) as figure:
         axes = figure.add_subplot()
         lines, highest = [], 0.0
         for row, (name, colours, value) in enumerate(ACCURACIES):
@@ -118,11 +114,7 @@ def epoch_axis(axes: "Axes", count: int) -> None:
 
 def losses_figure(training: Training, *, narrow: bool = False) -> "Figure":
     """Draw the loss terms over the epochs, and the learning rate below."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(SETTINGS):
-        figure = Figure(figsize=(3.9, 5.4) if narrow else (7.4, 4.5), layout="constrained")
+    with canvas((3.9, 5.4) if narrow else (7.4, 4.5)) as figure:
         grid = figure.add_gridspec(2, 1, height_ratios=(2.1, 1))
         above, below = (figure.add_subplot(grid[row, 0]) for row in range(2))
         lines = draw_losses(above, training)
@@ -180,11 +172,7 @@ def draw_rate(axes: "Axes", training: Training) -> None:
 
 def geometry_figure(training: Training, *, narrow: bool = False) -> "Figure":
     """Draw the lengths of class weights and features and the cosine of the true class over the epochs."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(SETTINGS):
-        figure = Figure(figsize=(3.9, 6.9) if narrow else (7.4, 3.0), layout="constrained")
+    with canvas((3.9, 6.9) if narrow else (7.4, 3.0)) as figure:
         count = 3 if probes(training) else 1
         shape = (count, 1) if narrow else (1, count)
         panels = list(figure.subplots(*shape, squeeze=False).flat)
