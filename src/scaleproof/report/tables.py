@@ -40,9 +40,9 @@ class Table:
     folded: bool = False
 
 
-def columns(first: str, *others: str) -> tuple[Column, ...]:
-    """Build the heads of a table whose first column is text and whose others are numbers."""
-    return (Column(title=first, numeric=False), *(Column(title=title) for title in others))
+def columns(*titles: str, texts: int = 1) -> tuple[Column, ...]:
+    """Build the heads of a table whose first columns are text, one by default, and whose others are numbers."""
+    return tuple(Column(title=title, numeric=place >= texts) for place, title in enumerate(titles))
 
 
 def attack_row(attack: Attack) -> Row:
@@ -223,5 +223,5 @@ def flatten(settings: Mapping[str, object], prefix: str = "") -> list[tuple[str,
 
 def pair_table(caption: str, heads: tuple[str, str], pairs: list[tuple[str, str]]) -> Table:
     """Build a table of names and values."""
-    heading = tuple(Column(title=title, numeric=False) for title in heads)
-    return Table(caption=caption, columns=heading, rows=tuple(Row(cells=pair) for pair in pairs))
+    rows = tuple(Row(cells=pair) for pair in pairs)
+    return Table(caption=caption, columns=columns(*heads, texts=2), rows=rows)

@@ -22,7 +22,7 @@ from scaleproof.report.analysis.words import (
     robust_of,
 )
 from scaleproof.report.records import Share
-from scaleproof.report.tables import Column, Row, Table, columns
+from scaleproof.report.tables import Row, Table, columns
 
 TOP = 12
 
@@ -74,7 +74,7 @@ def weights_table(analysis: Analysis, weights: WeightSurface) -> Table:
     heads = ("Clean loss", "Adversarial loss", "Clean accuracy", "Adversarial accuracy")
     return Table(
         caption="Loss and accuracy while the weights move",
-        columns=(Column(title="Distance"), *(Column(title=title) for title in heads)),
+        columns=columns("Distance", *heads, texts=0),
         rows=tuple(rows),
         notes=(words.provenance_note(analysis.run, weights.count),),
         folded=True,
@@ -195,12 +195,7 @@ def confusion_table(analysis: Analysis, classes: Classes) -> Table:
     )
     return Table(
         caption=f"The {len(rows)} commonest mistakes under attack",
-        columns=(
-            Column(title="True class", numeric=False),
-            Column(title="Taken for", numeric=False),
-            Column(title="Images"),
-            Column(title="Share of the true class"),
-        ),
+        columns=columns("True class", "Taken for", "Images", "Share of the true class", texts=2),
         rows=rows,
         notes=(words.provenance_note(analysis.run, classes.count),),
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from scaleproof.report import scale, words
 from scaleproof.report.compare.entries import Entry
-from scaleproof.report.tables import Column, Row, Table
+from scaleproof.report.tables import Row, Table, columns
 from scaleproof.report.training.words import probes, standings
 
 
@@ -30,10 +30,9 @@ def curves_table(entries: Sequence[Entry]) -> Table:
         "Last PGD, test",
         "Seconds",
     )
-    heads = Column(title="Run", numeric=False), Column(title="Defense", numeric=False)
     return Table(
         caption="Trainings",
-        columns=(*heads, *(Column(title=title) for title in numbers)),
+        columns=columns("Run", "Defense", *numbers, texts=2),
         rows=tuple(rows),
         notes=("PGD accuracies are those of the probes after each epoch; they serve to compare epochs.",),
     )
@@ -65,11 +64,10 @@ def sweeps_table(entries: Sequence[Entry]) -> Table:
                 same,
             )
             rows.append(Row(cells=cells))
-    heads = Column(title="Run", numeric=False), Column(title="Attack", numeric=False)
     numbers = ("At α = 1", "Lowest", "Highest", "Moves by, points", "Same bits")
     return Table(
         caption="Robust accuracy over the scales of the logits",
-        columns=(*heads, *(Column(title=title) for title in numbers)),
+        columns=columns("Run", "Attack", *numbers, texts=2),
         rows=tuple(rows),
         notes=(
             "Take the lowest: robust accuracy is an upper bound. Same bits: the adversarial examples are "

@@ -18,8 +18,8 @@ from scaleproof.report.compare.entries import (
     share_of,
 )
 from scaleproof.report.compare.statistics import Difference
-from scaleproof.report.sections import run_pairs
-from scaleproof.report.tables import Column, Row, Table, columns, flatten
+from scaleproof.report.sections import attack_pairs, run_pairs
+from scaleproof.report.tables import Row, Table, columns, flatten
 
 MOST_LISTED = 15
 
@@ -183,7 +183,7 @@ def disputed_table(first: Entry, others: Sequence[Entry]) -> Table:
             (f"Wrong only in {entry.label}", one & ~two),
         ):
             rows.append(Row(cells=(label, listed(np.flatnonzero(flags).tolist()))))
-    heads = Column(title="Which", numeric=False), Column(title="Images", numeric=False)
+    heads = columns("Which", "Images", texts=2)
     return Table(caption="Images on which the verdicts differ", columns=heads, rows=tuple(rows), folded=True)
 
 
@@ -209,16 +209,15 @@ def settings_table(entries: Sequence[Entry]) -> Table:
 
 def side_by_side(caption: str, first: str, entries: Sequence[Entry], rows: Sequence[Row]) -> Table:
     """Build a table with a column of text for each run."""
-    heads = [Column(title=title, numeric=False) for title in (first, *(entry.label for entry in entries))]
-    return Table(caption=caption, columns=tuple(heads), rows=tuple(rows))
+    heads = (first, *(entry.label for entry in entries))
+    return Table(caption=caption, columns=columns(*heads, texts=len(heads)), rows=tuple(rows))
 
 
 def settings_of(entry: Entry) -> list[tuple[str, str]]:
     """List the settings of a run, its attacks by name rather than by position."""
     plain = {name: value for name, value in entry.run.run.settings.items() if name != "attacks"}
     pairs = [("kind", entry.run.run.kind), ("seed", str(entry.run.run.seed)), *flatten(plain)]
-    for attack in entry.evaluation.attacks if entry.evaluation else ():
-        pairs += flatten(attack.settings, f"{attack.name}: ")
+    pairs += attack_pairs(entry.evaluation)
     if entry.evaluation is not None:
         pairs.append(("weights SHA-256", entry.evaluation.model.weights_sha256))
     return [(name, re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b", r"\1…", value)) for name, value in pairs]
