@@ -90,7 +90,7 @@ def render_page(
         style=Markup(read_template("report.css")),
         script=Markup(script),
         policy=policy(script),
-        drawings=drawings(figures),
+        drawings={name: drawing(plate) for name, plate in figures.items()},
         album=album,
         explorer=explorer,
     )
@@ -122,11 +122,6 @@ def read_template(name: str) -> str:
     return files("scaleproof.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def drawings(figures: dict[str, Plate]) -> dict[str, Drawing]:
-    """Draw the figures, each under the section that it belongs to."""
-    return {name: drawing(plate) for name, plate in figures.items()}
-
-
 def drawing(plate: Plate) -> Drawing:
     """Draw one figure for both widths."""
     from scaleproof.report.points import figure_points
@@ -154,14 +149,6 @@ def explorer(run: Run) -> Explorer | None:
     return None if evaluation is None or run.verdicts is None else run_explorer(evaluation, run.verdicts)
 
 
-def gallery_place(run: Run, document: Document) -> str:
-    """Return the section that the gallery follows: the last one before classes, costs and settings."""
-    if run.gallery is None or len(run.gallery.label) == 0:
-        return ""
-    places = ("attacks", "checks", "findings", "scale")
-    return [section.identifier for section in document.sections if section.identifier in places][-1]
-
-
 def album(run: Run, document: Document) -> Album | None:
     """Build the gallery, where the run has one."""
     measured = run.evaluation or run.sweep
@@ -171,9 +158,10 @@ def album(run: Run, document: Document) -> Album | None:
     rows = run.sweep.rows if run.sweep else ()
     labels = {row.attack: row.label for row in rows} | {attack.name: attack.label for attack in attacks}
     norm, classes = measured.threat.norm, measured.data.classes
+    places = ("attacks", "checks", "findings", "scale")  # before classes, costs and settings
     return Album(
         pictures=pictures.build_pictures(run.gallery, classes, labels, norm, run.verdicts),
         count=len(run.gallery.label),
         factor=pictures.amplification(run.gallery),
-        after=gallery_place(run, document),
+        after=[section.identifier for section in document.sections if section.identifier in places][-1],
     )

@@ -116,11 +116,18 @@ def draw_accuracy(axes: "Axes", sweep: Sweep) -> "list[Line2D]":
         colour = COLOURS[position % len(COLOURS)]
         axes.fill_between([row.alpha for row in rows], low, high, color=colour, alpha=0.12, linewidth=0)
         lines.append(draw_line(axes, sweep, position, [100 * row.robust.accuracy for row in rows]))
-    clean = 100 * sweep.clean.accuracy
-    lines.append(axes.axhline(clean, color=INK, linewidth=0.9, linestyle=(0, (5, 3)), label="Clean accuracy"))
+    lines.append(draw_clean(axes, sweep.clean))
     percent_axis(axes)
     axes.set_title(f"Robust accuracy (%), n = {sweep.clean.count}")
     return lines
+
+
+def draw_clean(axes: "Axes", clean: Share) -> "Line2D":
+    """Draw the accuracy without an attack as a level."""
+    dash = (0, (5, 3))
+    return axes.axhline(
+        100 * clean.accuracy, color=INK, linewidth=0.9, linestyle=dash, label="Clean accuracy"
+    )
 
 
 def draw_gradients(axes: "Axes", sweep: Sweep) -> None:

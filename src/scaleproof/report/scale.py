@@ -58,17 +58,12 @@ def identical(sweep: Sweep, attack: str) -> bool:
     return len({row.digest for row in rows_of(sweep, attack)}) == 1
 
 
-def alpha_text(alpha: float) -> str:
-    """Print a scale without an exponent where it is short."""
-    return f"{alpha:g}"
-
-
 def scale_table(run: Provenance, sweep: Sweep) -> Table:
     """Build the table of robust accuracy: scales down, attacks across."""
     names = attack_names(sweep)
     found = {(row.alpha, row.attack): row.robust for row in sweep.rows}
     rows = [
-        Row(cells=(alpha_text(alpha), *(words.share_percent(found[alpha, name]) for name in names)))
+        Row(cells=(f"{alpha:g}", *(words.share_percent(found[alpha, name]) for name in names)))
         for alpha in sorted(sweep.alphas)
     ]
     moved = tuple(points(sweep, name) for name in names)
@@ -94,7 +89,7 @@ def detail_table(run: Provenance, sweep: Sweep) -> Table:
         Row(
             cells=(
                 row.label,
-                alpha_text(row.alpha),
+                f"{row.alpha:g}",
                 words.share_percent(row.robust),
                 words.interval(row.robust, "–"),
                 words.significant(row.gradient_size),

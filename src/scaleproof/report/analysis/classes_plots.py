@@ -56,7 +56,7 @@ def draw_class(axes: "Axes", position: int, clean: Share, robust: Share) -> None
 
 def confusion_figure(analysis: Analysis, classes: Classes, *, narrow: bool = False) -> "Figure":
     """Draw which class becomes which, in percent of each true class."""
-    labels = [label for label in range(len(classes.confusion)) if classes.confusion[label].sum()]
+    labels = sorted(present(classes))
     seen = [k for k in range(len(classes.confusion)) if k in labels or classes.confusion[:, k].sum()]
     counts = classes.confusion[np.ix_(labels, seen)]
     shares = 100 * counts / counts.sum(axis=1, keepdims=True)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from scaleproof.report import words
 from scaleproof.report.analysis.records import Analysis, Cosines, EpsCurve, Line, StepCurve
-from scaleproof.report.plots import draw_legend
+from scaleproof.report.plots import draw_clean, draw_legend
 from scaleproof.report.records import Share
-from scaleproof.report.style import COLOURS, DASHES, FAINT, INK, MARKERS, canvas, percent_axis, plain
+from scaleproof.report.style import COLOURS, DASHES, FAINT, MARKERS, canvas, percent_axis, plain
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -89,14 +89,6 @@ def draw_shares(
         label=plain(label),
     )
     return line
-
-
-def draw_clean(axes: "Axes", clean: Share) -> "Line2D":
-    """Draw the accuracy without an attack as a level."""
-    dash = (0, (5, 3))
-    return axes.axhline(
-        100 * clean.accuracy, color=INK, linewidth=0.9, linestyle=dash, label="Clean accuracy"
-    )
 
 
 def eps_figure(analysis: Analysis, curve: EpsCurve, *, narrow: bool = False) -> "Figure":

@@ -1,6 +1,6 @@
 """Turn analysis.json and analysis.npz into records, or say which field breaks which rule."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import pairwise
 from typing import TypeVar
 
@@ -26,7 +26,7 @@ FILE = "analysis.npz"
 KINDS = ("clean", "adversarial")
 SERIES = ("clean_true", "clean_other", "adversarial_true", "adversarial_other")
 
-Arrays = Mapping[str, Array]
+Arrays = dict[str, Array]
 Part = TypeVar("Part")
 
 
@@ -89,8 +89,8 @@ def parse_surfaces(fields: Fields, arrays: Arrays) -> Surfaces:
         coordinates=coordinates,
         rows=rows,
         labels=labels,
-        losses={name: take(dict(arrays), FILE, f"surfaces__{name}", shape) for name in objectives},
-        margin=take(dict(arrays), FILE, "surfaces__margin", shape),
+        losses={name: take(arrays, FILE, f"surfaces__{name}", shape) for name in objectives},
+        margin=take(arrays, FILE, "surfaces__margin", shape),
     )
 
 
@@ -102,8 +102,8 @@ def parse_weights(fields: Fields, arrays: Arrays) -> WeightSurface:
         steps=fields.child("plan").whole("steps"),
         amounts=amounts,
         count=fields.whole("count"),
-        loss={kind: take(dict(arrays), FILE, f"weights__loss_{kind}", shape) for kind in KINDS},
-        accuracy={kind: take(dict(arrays), FILE, f"weights__accuracy_{kind}", shape) for kind in KINDS},
+        loss={kind: take(arrays, FILE, f"weights__loss_{kind}", shape) for kind in KINDS},
+        accuracy={kind: take(arrays, FILE, f"weights__accuracy_{kind}", shape) for kind in KINDS},
     )
 
 
@@ -184,9 +184,9 @@ def parse_steps(fields: Fields, _: Arrays) -> StepCurve:
 def parse_classes(fields: Fields, arrays: Arrays) -> Classes:
     """Read which class becomes which."""
     name, count = "classes__confusion", fields.whole("count")
-    table = take(dict(arrays), FILE, name, (None, None))
-    table = take(dict(arrays), FILE, name, (len(table), len(table)))
-    correct = take(dict(arrays), FILE, "classes__clean_correct", (len(table),))
+    table = take(arrays, FILE, name, (None, None))
+    table = take(arrays, FILE, name, (len(table), len(table)))
+    correct = take(arrays, FILE, "classes__clean_correct", (len(table),))
     whole = table.dtype.kind in "iu" and correct.dtype.kind in "iu"
     if not whole or (table < 0).any() or int(table.sum()) != count:
         raise ValueError(
