@@ -210,7 +210,7 @@ def show(folder: Path, report: bool) -> None:
     """Print the curves of an analysis and its notes, and render the report."""
     from rich.console import Console
 
-    from scaleproof.cli.show import rendered
+    from scaleproof.cli.show import rendered, say
 
     console, page = Console(), rendered(folder, report)
     document = json.loads((folder / "analysis.json").read_text())
@@ -218,8 +218,7 @@ def show(folder: Path, report: bool) -> None:
         console.print(eps_table(document))
     done = f"Parts: {', '.join(document['parts'])}; n = {document['count']}."
     notes = [f"note: {note}." for note in document["notes"]]
-    for remark in [done, *notes, "Robust accuracy is an upper bound.", page]:
-        console.print(remark, soft_wrap=True, markup=False, highlight=False)
+    say(console, [done, *notes, "Robust accuracy is an upper bound.", page])
 
 
 def eps_table(document: dict[str, Any]) -> Table:

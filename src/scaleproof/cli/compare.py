@@ -26,6 +26,7 @@ def command(
     """Compare run folders with the first of them: differences, tests, agreement, curves; needs no torch."""
     from rich.console import Console
 
+    from scaleproof.cli.show import say
     from scaleproof.report.compare import compare
 
     out = out or free_name(Path("compare.html"))
@@ -35,9 +36,7 @@ def command(
         console.print(on_terminal(shown))
     said = found["differences"].paragraphs if "differences" in found else ()
     claim = f"{document.headline} ({document.detail})."
-    for text in (claim, document.alarm, *document.meaning, *said, f"Page: {out}"):
-        if text:
-            console.print(text, soft_wrap=True, markup=False, highlight=False)
+    say(console, filter(None, (claim, document.alarm, *document.meaning, *said, f"Page: {out}")))
 
 
 def free_name(path: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -94,9 +93,12 @@ def command(
 
 def decide(words: dict[str, Any]) -> int:
     """Check the words, run the gate, tell what it found; the exit code."""
+    from rich.console import Console
+
     from scaleproof.attacks import preset
     from scaleproof.baseline import check_images, read_baseline
     from scaleproof.cli.setup import Request, prepare
+    from scaleproof.cli.show import say
     from scaleproof.cli.tables import radius
     from scaleproof.contract import Finding
     from scaleproof.gate import Rules, gate
@@ -131,15 +133,15 @@ def decide(words: dict[str, Any]) -> int:
         "budget": time,
         "against": None if against is None else str(against),
     }
-    told = sentences(found, radius(subject["threat"]))
+    told, console = sentences(found, radius(subject["threat"])), Console()
     if words["checks"] and found.decision == "pass":
         told.append(announcement(job))
-        say(told)
+        say(console, told)
         write(replace(found, findings=(*found.findings, Finding(**UNEXAMINED))), subject, out)
         invariant = any(attack.scale_invariant for attack in job.attacks)
         found, told = found.examined(job.examined(invariant=invariant, cut=CUT)), []
     write(found, subject, out)
-    say([*told, *conclusion(found)])
+    say(console, [*told, *conclusion(found)])
     return CODES[found.decision]
 
 
@@ -199,14 +201,6 @@ def filled(words: dict[str, Any], base: Baseline | None) -> dict[str, Any]:
     if asked["precision"] == "auto":
         asked["precision"] = preset(asked["attacks"]).precision
     return asked
-
-
-def say(sentences: Sequence[str]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    for sentence in sentences:
-        console.print(sentence, soft_wrap=True, markup=False, highlight=False)
 
 
 def write(found: Gate, subject: dict[str, Any], out: Path | None) -> None:

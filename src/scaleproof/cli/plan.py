@@ -31,6 +31,7 @@ def command(
     """Say how many images an interval, or the search for a drop, needs; nothing is attacked."""
     from rich.console import Console
 
+    from scaleproof.cli.show import say
     from scaleproof.planning import images_for_drop, images_for_half_width
 
     said: list[str] = []
@@ -47,8 +48,7 @@ def command(
         )
     console = Console()
     console.print(interval_table(robust / 100, confidence / 100))
-    for sentence in said:
-        console.print(sentence, soft_wrap=True, markup=False, highlight=False)
+    say(console, said)
 
 
 def interval_table(share: float, confidence: float) -> Table:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scaleproof.cli.show import say
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -176,5 +178,4 @@ def told(console: Console, failures: Sequence[Failure]) -> None:
         console.print(words, style="bold red", soft_wrap=True)
         if failure.words:
             console.print(failure.words, markup=False, highlight=False)
-        words = "by hand: scaleproof " + " ".join(failure.step.command)
-        console.print(words, markup=False, highlight=False, soft_wrap=True)
+        say(console, ["by hand: scaleproof " + " ".join(failure.step.command)])

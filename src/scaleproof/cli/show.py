@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+def say(console: Console, sentences: Iterable[str]) -> None:
+    """Print sentences as they are, each on lines that the terminal alone breaks."""
+    for sentence in sentences:
+        console.print(sentence, soft_wrap=True, markup=False, highlight=False)
 
 
 def show(folder: Path, *, report: bool = True) -> None:
@@ -25,8 +31,7 @@ def show(folder: Path, *, report: bool = True) -> None:
         document = json.loads((folder / "sweep.json").read_text())
         table, remarks = tables.sweep_table(document), tables.sweep_remarks(document)
     console.print(table)
-    for remark in [*remarks, page]:
-        console.print(remark, soft_wrap=True, markup=False, highlight=False)
+    say(console, [*remarks, page])
 
 
 def show_accuracies(folder: Path, console: Console, count: int) -> None:
@@ -41,8 +46,7 @@ def show_accuracies(folder: Path, console: Console, count: int) -> None:
     going = (
         f"The checks are under way, on {count} images; if they are cut, the same command goes on with them."
     )
-    for remark in [*doubt, going]:
-        console.print(remark, soft_wrap=True, markup=False, highlight=False)
+    say(console, [*doubt, going])
 
 
 def rendered(folder: Path, report: bool) -> str:
@@ -63,10 +67,9 @@ def show_training(folders: Sequence[Path], *, report: bool = True) -> None:
     for folder, document in zip(folders, documents, strict=True):
         page = rendered(folder, report)
         console.print(tables.training_table(document))
-        for remark in [*tables.training_remarks(document), page]:
-            console.print(remark, soft_wrap=True, markup=False, highlight=False)
+        say(console, [*tables.training_remarks(document), page])
     if len(documents) > 1:
         together = seeds.summary(folders, documents)
         console.print(seeds.seeds_table(together))
         written = " and ".join(map(str, seeds.write(folders, together)))
-        console.print(f"Means: {written}", soft_wrap=True, markup=False, highlight=False)
+        say(console, [f"Means: {written}"])

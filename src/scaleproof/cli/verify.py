@@ -37,6 +37,7 @@ def command(
     from rich.console import Console
 
     from scaleproof.cli.setup import checked_device
+    from scaleproof.cli.show import say
     from scaleproof.verify import verify
 
     found = verify(
@@ -51,8 +52,7 @@ def command(
     console.print(shares_table(found))
     for table in [checks_table(found), *([flips_table(found)] if found.flips else [])]:
         console.print(table)
-    for remark in [*remarks(found), *own_doubt(folder)]:
-        console.print(remark, soft_wrap=True, markup=False, highlight=False)
+    say(console, [*remarks(found), *own_doubt(folder)])
     raise typer.Exit(0 if found.confirmed else 1)
 
 
