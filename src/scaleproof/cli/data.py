@@ -54,7 +54,7 @@ def get_set(name: Name, folder: Folder = None) -> None:
         typer.echo(f"{name} is there already: {_places(name, folder)}")
         return
     for remote in wanted:
-        with _bytes_bar(remote.file) as progress:
+        with _bar(remote.file, of_bytes=True) as progress:
             path = fetch(remote, data_folder(folder) / name, progress)
         typer.echo(f"{path} is there and checked.")
 
@@ -68,7 +68,7 @@ def import_set(
     """Verify a set that is on this machine and keep it as lossless mosaics."""
     from scaleproof.data.store import import_folder
 
-    with _images_bar(name) as progress:
+    with _bar(name) as progress:
         target = import_folder(source, name, folder, progress)
     typer.echo(f"{name} is kept in {target}, verified.")
 
@@ -78,7 +78,7 @@ def compact_set(name: Name, folder: Folder = None) -> None:
     """Write the small form of a fetched set, 17 MB for 10,000 images; the fetched files stay."""
     from scaleproof.data.store import compact
 
-    with _images_bar(name) as progress:
+    with _bar(name) as progress:
         target = compact(name, folder, progress)
     typer.echo(f"{name} is kept in {target}, verified. The files it was read from are no longer needed.")
 
@@ -115,33 +115,22 @@ def _place(place: "Found", found: "dict[str, Found]") -> str:
 
 
 @contextmanager
-def _bytes_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show bytes, speed and time left on stderr where that is a terminal."""
+def _bar(title: str, *, of_bytes: bool = False) -> Iterator[Callable[[int, int | None], None]]:
+    """Show what is done of how much, and the time left, on stderr where that is a terminal; of bytes also the speed."""
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.progress import TransferSpeedColumn as SpeedColumn
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        SpeedColumn(),
-        TimeRemainingColumn(),
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-@contextmanager
-def _images_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how many images of a split are written, on stderr where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    counts = (DownloadColumn(), TransferSpeedColumn()) if of_bytes else (MofNCompleteColumn(),)
+    columns = (TextColumn("{task.description}"), BarColumn(), *counts, TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
