@@ -39,7 +39,7 @@ from scaleproof.store import (
 )
 from scaleproof.training import Progress, Trainer
 from scaleproof.training.checks import check_batch, check_synchronised
-from scaleproof.training.plan import Plan, described, fresh, trained_on
+from scaleproof.training.plan import Plan, fresh, trained_on
 from scaleproof.training.weights import load_weights
 
 FILES = {"selected": "model.safetensors", "last": "last.safetensors", "leaking": "leaking.safetensors"}
@@ -135,8 +135,8 @@ class Session:
                 "architecture": self.architecture,
                 "parameters": sum(parameter.numel() for parameter in measured.parameters()),
             },
-            "data": described(plan.dataset),
-            "test": described(plan.test),
+            "data": plan.dataset.describe(),
+            "test": plan.test.describe(),
             "threat": vars(plan.attacks[0].threat),
             "held_out": len(trainer.probes["validation"].x) if "validation" in trainer.probes else 0,
             "speed": self.speed(),

@@ -129,14 +129,7 @@ class Job:
                 "weights_sha256": self.loaded.sha256,
                 "head": head,
             },
-            "data": {
-                "name": self.dataset.name,
-                "split": self.dataset.split,
-                "count": len(self.dataset),
-                "classes": list(self.dataset.classes),
-                "sha256": self.dataset.digest(),
-                "source": self.dataset.source,
-            },
+            "data": self.dataset.describe(),
             "threat": vars(self.threat),
         }
 

@@ -71,6 +71,17 @@ class Dataset:
         state.update(np.ascontiguousarray(self.labels).data)
         return state.hexdigest()
 
+    def describe(self) -> dict[str, object]:
+        """Say of the images what a record keeps."""
+        return {
+            "name": self.name,
+            "split": self.split,
+            "count": len(self),
+            "classes": list(self.classes),
+            "sha256": self.digest(),
+            "source": self.source,
+        }
+
 
 def to_unit_floats(images: Array) -> NDArray[np.float32]:
     """Copy images to float32 in [0, 1]; bytes are divided by 255 in float32."""

@@ -94,14 +94,3 @@ def trained_on(plan: Plan) -> str:
     ball = plan.attacks[0].threat
     eps = f"{255 * ball.eps:.4g}/255" if ball.norm == "linf" else f"{ball.eps:g}"
     return f"{plan.name} on {plan.dataset.name}, {ball.norm} {eps}"
-
-
-def described(dataset: Dataset) -> dict[str, object]:
-    return {
-        "name": dataset.name,
-        "split": dataset.split,
-        "count": len(dataset),
-        "classes": list(dataset.classes),
-        "sha256": dataset.digest(),
-        "source": dataset.source,
-    }
