@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from scaleproof.cli import options
-from scaleproof.cli.training_words import check_model, fitted, resized, schedule
+from scaleproof.cli.training_words import check_model, resized, schedule
 
 if TYPE_CHECKING:
     from scaleproof.data import Dataset
@@ -72,7 +72,7 @@ class TrainRequest:
         from scaleproof.data import load
         from scaleproof.evaluator import checked_mode
         from scaleproof.train import Plan
-        from scaleproof.training.checks import check_alike, plain_settings, probe_threat
+        from scaleproof.training import checks
 
         check_model(self.model, he=self.he)
         self.check_si()
@@ -82,14 +82,15 @@ class TrainRequest:
             )
         found, config = self.adapted, self.adapted.config
         defense = self.defense(found.defense)
-        plain_settings(defense)
-        attacks = suite(self.attacks, probe_threat(defense))
+        checks.plain_settings(defense)
+        attacks = suite(self.attacks, checks.probe_threat(defense))
         checked_mode(attacks.preset.mode, attacks)  # now, not after the training
         whole = load(self.data, split="train", folder=self.data_folder)
         dataset = limited(whole, self.limit)
         test = self.test(whole, dataset)
-        check_alike(dataset, test, self.model)
-        config = fitted(config, len(dataset))
+        checks.check_alike(dataset, test, self.model)
+        held_out = checks.checked_validation(config, len(dataset))
+        checks.check_batch(config.batch_size, len(dataset) - held_out)
         seeds = self.seed_list()
         name = defense.label + ("-SI" if self.si else "") + ("-HE" if self.he else "")
         called = re.sub("[^a-z0-9]+", "-", name.lower())  # the label of one's own may have spaces

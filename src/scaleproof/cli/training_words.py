@@ -9,7 +9,6 @@ from scaleproof.cli import options
 
 if TYPE_CHECKING:
     from scaleproof.defenses import Defense
-    from scaleproof.training import TrainConfig
     from scaleproof.training.schedule import Schedule
 
 
@@ -59,11 +58,3 @@ def resized(base: Defense, eps: float) -> Defense:
             f"--eps {eps:g} does not reach {base.name}, whose resized() leaves another ball: let it change its ball"
         )
     return found
-
-
-def fitted(config: TrainConfig, count: int) -> TrainConfig:
-    """Refuse a batch larger than the data before anything is computed."""
-    from scaleproof.training.checks import check_batch, checked_validation
-
-    check_batch(config.batch_size, count - checked_validation(config, count))
-    return config
