@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 import sysconfig
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -61,6 +62,13 @@ def source_digest(function: Any) -> str | None:
         return None
     whole = named.__module__ != "__main__" and file.is_file()  # in an archive it is none
     return hashlib.sha256(text + (file.read_bytes() if whole else b"")).hexdigest()
+
+
+def raised(what: str, error: Exception) -> ValueError:
+    """The error that tells what somebody's function raised, and where."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}, line {place.lineno}"
+    return ValueError(f"{what} raised {type(error).__name__} ({where}): {error}")
 
 
 def foreign_parts(thing: object) -> Iterator[Any]:

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import torch
@@ -24,7 +22,7 @@ from torch import Tensor
 from scaleproof.attacks.base import Format, State, at_least
 from scaleproof.attacks.counted import Counted, model_kept
 from scaleproof.attacks.loop import unique_first
-from scaleproof.callables import name_of
+from scaleproof.callables import name_of, raised
 from scaleproof.oracle import Oracle
 from scaleproof.rng import Rng, key_of, seeded
 from scaleproof.speed import exact_float32, on_device
@@ -115,10 +113,7 @@ class Foreign:
         except (torch.OutOfMemoryError, MemoryError):
             raise
         except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{Path(place.filename).name}, line {place.lineno}"
-            told = f"attack {self.name!r} raised {type(error).__name__} ({where}): {error}"
-            raise ValueError(told) from error
+            raise raised(f"attack {self.name!r}", error) from error
 
     def describe(self) -> dict[str, object]:
         return {

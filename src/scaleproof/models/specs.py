@@ -7,7 +7,6 @@ import importlib
 import inspect
 import json
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from typing import Any
 
 from torch import nn
 
+from scaleproof.callables import raised
 from scaleproof.files import UNFINISHED
 from scaleproof.models.answers import check_answers
 from scaleproof.models.architectures import (
@@ -171,9 +171,7 @@ def called(spec: str, factory: Callable[[], Any]) -> Any:
     try:
         return factory()
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}, line {place.lineno}"
-        raise ValueError(f"{spec!r} raised {type(error).__name__} ({where}): {error}") from error
+        raise raised(repr(spec), error) from error
 
 
 @contextmanager
