@@ -10,21 +10,15 @@ from scaleproof.analysis.curves import (
     accuracy_by_eps,
     accuracy_by_steps,
 )
-from scaleproof.analysis.run import PARTS, Analysis, Plan, analyse, checked_parts
+from scaleproof.analysis.run import PARTS, Analysis, Plan, analyse
 from scaleproof.analysis.subject import Subject
 from scaleproof.analysis.surfaces import SurfacePlan, Surfaces, example_surfaces
 from scaleproof.analysis.sweep import (
     ALPHAS,
-    GRADIENT_BATCH,
-    GRADIENT_IMAGES,
     Sweep,
     SweepRow,
     checked_alphas,
-    examples_digest,
-    gradient_health,
     scale_sweep,
-    shifted,
-    sweep_row,
     sweepable,
 )
 from scaleproof.analysis.weights import (
@@ -37,8 +31,6 @@ from scaleproof.analysis.weights import (
 
 __all__ = [
     "ALPHAS",
-    "GRADIENT_BATCH",
-    "GRADIENT_IMAGES",
     "PARTS",
     "Analysis",
     "ClassPlan",
@@ -61,20 +53,15 @@ __all__ = [
     "accuracy_by_steps",
     "analyse",
     "checked_alphas",
-    "checked_parts",
     "class_robustness",
     "classes_of_verdicts",
     "confusion",
     "cosine_histograms",
     "example_surfaces",
-    "examples_digest",
     "filter_normalised_direction",
-    "gradient_health",
     "histogram",
     "moved",
     "scale_sweep",
-    "shifted",
-    "sweep_row",
     "sweepable",
     "weight_surface",
 ]

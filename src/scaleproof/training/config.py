@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, Self, get_args
 
-from scaleproof.training.schedule import Cyclic, Schedule, Steps
+from scaleproof.training.schedule import Schedule, Steps
 
 Guard = Literal["off", "stop", "rollback"]
 
@@ -99,6 +99,3 @@ class TrainConfig:
             **asdict(self),
             "schedule": {"kind": type(self.schedule).__name__.lower(), **vars(self.schedule)},
         }
-
-
-__all__ = ["Cyclic", "Guard", "Steps", "TrainConfig"]
