@@ -16,35 +16,15 @@ from scaleproof.oracle import Oracle
 from scaleproof.speed import Speed
 from scaleproof.speed.activations import is_strange, known_activation, with_known_activations
 from speed_fixtures import trained_looking
+from their_networks import OwnActivation, OwnSwish
 
 
-class Saving(torch.autograd.Function):
-    """x sigmoid(x), which keeps x alone for the way back."""
-
-    @staticmethod
-    def forward(context: Any, x: Tensor) -> Tensor:
-        context.save_for_backward(x)
-        return x * torch.sigmoid(x)
-
-    @staticmethod
-    def backward(context: Any, *given: Tensor) -> Tensor:
-        (x,) = context.saved_tensors
-        share = torch.sigmoid(x)
-        return given[0] * (share * (1 + x * (1 - share)))
-
-
-class Hiding(Saving):
+class Hiding(OwnSwish):
     """The same values, and a gradient that is smaller where x is large."""
 
     @staticmethod
     def backward(context: Any, *given: Tensor) -> Tensor:
-        return Saving.backward(context, *given) * torch.where(context.saved_tensors[0] > 6, 0.5, 1.0)
-
-
-class Swish(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = Saving.apply(x)  # type: ignore[no-untyped-call]
-        return found
+        return OwnSwish.backward(context, *given) * torch.where(context.saved_tensors[0] > 6, 0.5, 1.0)
 
 
 class Rectified(nn.Module):
@@ -198,7 +178,7 @@ class Learned(nn.Module):
 
 
 def test_what_is_known_under_another_name() -> None:
-    assert isinstance(known_activation(Swish()), nn.SiLU)
+    assert isinstance(known_activation(OwnActivation()), nn.SiLU)
     assert isinstance(known_activation(Rectified()), nn.ReLU)
 
 
@@ -227,7 +207,9 @@ def test_what_prints_alike_is_not_taken_for_alike() -> None:
 def test_what_is_alike_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[nn.Module] = []
     monkeypatch.setattr("scaleproof.speed.activations.known_activation", looked.append)
-    with_known_activations(nn.Sequential(Swish(), OfBatches(1), Swish(), OfBatches(2), OfBatches(1)).eval())
+    with_known_activations(
+        nn.Sequential(OwnActivation(), OfBatches(1), OwnActivation(), OfBatches(2), OfBatches(1)).eval()
+    )
     assert [getattr(module, "sizes", None) for module in looked] == [None, (1,), (2,)]
 
 
@@ -236,13 +218,13 @@ HOOKS = ["forward_hook", "forward_pre_hook", "full_backward_hook", "full_backwar
 
 @pytest.mark.parametrize("kind", HOOKS)
 def test_parts_with_hooks_are_left_alone(kind: str) -> None:
-    watched = Swish()
+    watched = OwnActivation()
     getattr(watched, f"register_{kind}")(lambda *_: None)
     assert not is_strange(watched)
 
 
 def test_parts_with_weights_or_another_forward_or_of_torch_are_left_alone() -> None:
-    replaced = Swish()
+    replaced = OwnActivation()
     replaced.forward = F.relu  # type: ignore[method-assign]
     assert not any(map(is_strange, (Learned(), Buffered(), replaced, nn.SiLU(), nn.Mish())))
     net = nn.Sequential(nn.Linear(3, 3), nn.SiLU())
@@ -260,11 +242,11 @@ def network(activation: Callable[[], nn.Module]) -> nn.Module:
 
 
 def test_a_network_with_its_own_swish_is_folded_and_stays_as_it_was() -> None:
-    net, x = network(Swish), torch.rand(8, 3, 16, 16)
+    net, x = network(OwnActivation), torch.rand(8, 3, 16, 16)
     oracle = Oracle(Classifier(net), speed=Speed(precision="float32"), images=x)
     assert oracle.choice.folded
     assert "traced and folded" in oracle.notes
-    assert sum(isinstance(module, Swish) for module in net.modules()) == 2
+    assert sum(isinstance(module, OwnActivation) for module in net.modules()) == 2
     torch.testing.assert_close(oracle.logits(x), net(x), rtol=1e-4, atol=1e-5)
 
 
@@ -279,7 +261,7 @@ def test_a_network_with_an_unknown_activation_runs_as_it_is(activation: Callable
 
 def test_an_activation_that_several_places_share() -> None:
     torch.manual_seed(0)
-    shared = Swish()
+    shared = OwnActivation()
     net = nn.Sequential(
         nn.Conv2d(3, 4, 3), shared, nn.Conv2d(4, 4, 3), shared, nn.Flatten(), nn.Linear(576, 5)
     )
@@ -292,7 +274,7 @@ def test_a_network_that_does_not_let_itself_be_copied_stays_as_it_is() -> None:
         def __deepcopy__(self, memo: object) -> Single:
             return self
 
-    net = Single(nn.Flatten(), nn.Linear(12, 4), Swish(), nn.Linear(4, 3)).eval()
+    net = Single(nn.Flatten(), nn.Linear(12, 4), OwnActivation(), nn.Linear(4, 3)).eval()
     oracle = Oracle(Classifier(net), speed=Speed(precision="float32"), images=torch.rand(4, 3, 2, 2))
-    assert isinstance(net[2], Swish)
+    assert isinstance(net[2], OwnActivation)
     assert not oracle.choice.folded
