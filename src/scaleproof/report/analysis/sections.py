@@ -1,12 +1,26 @@
 """The sections of an analysis, and the report of an analysis that stands alone."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from scaleproof.report import tables as common
 from scaleproof.report import words
 from scaleproof.report.analysis import tables
-from scaleproof.report.analysis.records import Analysis, Classes, Line
+from scaleproof.report.analysis.records import (
+    Analysis,
+    Classes,
+    Cosines,
+    EpsCurve,
+    Line,
+    StepCurve,
+    Surfaces,
+    WeightSurface,
+)
 from scaleproof.report.analysis.words import place_text, rise, whole_of
 from scaleproof.report.records import Finding, Run, Share
 from scaleproof.report.sections import Document, Section, bound, provenance_section, run_pairs, surety
+
+Part = TypeVar("Part")
 
 
 def analysis_document(run: Run, analysis: Analysis) -> Document:
@@ -40,14 +54,19 @@ def analysis_sections(analysis: Analysis) -> tuple[Section, ...]:
 
 def part_sections(analysis: Analysis) -> tuple[Section, ...]:
     """Build one section a part, and what to know about all of them."""
+
+    def section(part: Part | None, build: Callable[[Analysis, Part], Section]) -> tuple[Section, ...]:
+        return () if part is None else (build(analysis, part),)
+
     return (
         *notes_sections(analysis),
-        *surfaces_sections(analysis),
-        *weights_sections(analysis),
-        *cosines_sections(analysis),
-        *eps_sections(analysis),
-        *steps_sections(analysis),
-        *classes_sections(analysis),
+        *section(analysis.surfaces, surfaces_section),
+        *section(analysis.weights, weights_section),
+        *section(analysis.cosines, cosines_section),
+        *section(analysis.eps, eps_section),
+        *section(analysis.steps, steps_section),
+        *section(analysis.classes, classes_section),
+        *section(analysis.classes, confusion_section),
     )
 
 
@@ -84,11 +103,8 @@ def notes_sections(analysis: Analysis) -> tuple[Section, ...]:
     return (Section(identifier="analysis-notes", title="Notes on the analysis", findings=found),)
 
 
-def surfaces_sections(analysis: Analysis) -> tuple[Section, ...]:
+def surfaces_section(analysis: Analysis, surfaces: Surfaces) -> Section:
     """Build the section on the losses around images."""
-    surfaces = analysis.surfaces
-    if surfaces is None:
-        return ()
     both = " Both losses are shown in the same planes." if len(surfaces.losses) > 1 else ""
     sentence = (
         "Each map shows the loss of an image that is moved to the right along the direction which PGD finds "
@@ -97,21 +113,16 @@ def surfaces_sections(analysis: Analysis) -> tuple[Section, ...]:
         "gradients lead an attack the right way. Ragged maps, islands and flat plains mean that gradients mislead "
         "attacks, and then a high accuracy under attack proves little."
     )
-    return (
-        Section(
-            identifier="analysis-surfaces",
-            title="The loss around single images",
-            paragraphs=(sentence,),
-            tables=(tables.surfaces_table(analysis, surfaces),),
-        ),
+    return Section(
+        identifier="analysis-surfaces",
+        title="The loss around single images",
+        paragraphs=(sentence,),
+        tables=(tables.surfaces_table(analysis, surfaces),),
     )
 
 
-def weights_sections(analysis: Analysis) -> tuple[Section, ...]:
+def weights_section(analysis: Analysis, weights: WeightSurface) -> Section:
     """Build the section on the losses around the weights."""
-    weights = analysis.weights
-    if weights is None:
-        return ()
     many = len(weights.loss["clean"])
     along = "a random direction" if many == 1 else f"{many} random directions, one after the other,"
     sentence = (
@@ -120,21 +131,16 @@ def weights_sections(analysis: Analysis) -> tuple[Section, ...]:
         f"made anew ({words.plural(weights.steps, 'step')} of PGD). A wide, flat valley around 0 goes with a "
         "small gap between training and test; compare the widths of two classifiers rather than read one alone."
     )
-    return (
-        Section(
-            identifier="analysis-weights",
-            title="The loss around the weights",
-            paragraphs=(sentence,),
-            tables=(tables.weights_table(analysis, weights),),
-        ),
+    return Section(
+        identifier="analysis-weights",
+        title="The loss around the weights",
+        paragraphs=(sentence,),
+        tables=(tables.weights_table(analysis, weights),),
     )
 
 
-def cosines_sections(analysis: Analysis) -> tuple[Section, ...]:
+def cosines_section(analysis: Analysis, cosines: Cosines) -> Section:
     """Build the section on cosines."""
-    cosines = analysis.cosines
-    if cosines is None:
-        return ()
     sentence = (
         "The cosine compares the direction of an image’s features with the weights of a class; lengths play "
         "no part. The further the true class lies to the right of the best other class, the more room an "
@@ -142,21 +148,16 @@ def cosines_sections(analysis: Analysis) -> tuple[Section, ...]:
         "close up or change places. The cosine mismatch is the share of images whose largest cosine is not the "
         "decision, since lengths and biases count for logits."
     )
-    return (
-        Section(
-            identifier="analysis-cosines",
-            title="Cosines of features and class weights",
-            paragraphs=(sentence,),
-            tables=(tables.cosines_table(analysis, cosines),),
-        ),
+    return Section(
+        identifier="analysis-cosines",
+        title="Cosines of features and class weights",
+        paragraphs=(sentence,),
+        tables=(tables.cosines_table(analysis, cosines),),
     )
 
 
-def eps_sections(analysis: Analysis) -> tuple[Section, ...]:
+def eps_section(analysis: Analysis, curve: EpsCurve) -> Section:
     """Build the section on accuracy against the size of the perturbation."""
-    curve = analysis.eps
-    if curve is None:
-        return ()
     left = [line for line in curve.lines if line.points[-1].robust.correct]
     ends = (
         "All of them do here."
@@ -169,13 +170,11 @@ def eps_sections(analysis: Analysis) -> tuple[Section, ...]:
         "attacker, so a line must fall, and with an unbounded ε any image can become any other: every line must "
         f"end at 0. {ends}{rises(analysis, curve.lines, budget=True)} Robust accuracy is an upper bound."
     )
-    return (
-        Section(
-            identifier="analysis-eps",
-            title="Accuracy against the size of the perturbation",
-            paragraphs=(sentence,),
-            tables=(tables.eps_table(analysis, curve),),
-        ),
+    return Section(
+        identifier="analysis-eps",
+        title="Accuracy against the size of the perturbation",
+        paragraphs=(sentence,),
+        tables=(tables.eps_table(analysis, curve),),
     )
 
 
@@ -197,53 +196,47 @@ def rises(analysis: Analysis, lines: tuple[Line, ...], *, budget: bool) -> str:
     return f" Accuracy rises where it should not: {', '.join(found)}; small rises are chance, large ones a warning."
 
 
-def steps_sections(analysis: Analysis) -> tuple[Section, ...]:
+def steps_section(analysis: Analysis, curve: StepCurve) -> Section:
     """Build the section on accuracy against steps and restarts."""
-    curve = analysis.steps
-    if curve is None:
-        return ()
     sentence = (
         "An attack has had enough steps where its line is flat, and enough restarts where one more changes "
         "nothing. A line that still falls at its end says that the accuracy reported with so many steps is too "
         f"high.{rises(analysis, curve.steps, budget=False)} A flat end is no proof either: another attack may go "
         "on where this one is stuck. Steps have a quarter of ε and start at the same random points."
     )
-    return (
-        Section(
-            identifier="analysis-steps",
-            title="Accuracy against steps and restarts",
-            paragraphs=(sentence,),
-            tables=tables.steps_tables(analysis, curve),
-        ),
+    return Section(
+        identifier="analysis-steps",
+        title="Accuracy against steps and restarts",
+        paragraphs=(sentence,),
+        tables=tables.steps_tables(analysis, curve),
     )
 
 
-def classes_sections(analysis: Analysis) -> tuple[Section, ...]:
-    """Build the sections on robustness per class and on which class becomes which."""
-    classes = analysis.classes
-    if classes is None:
-        return ()
-    return (
-        Section(
-            identifier="analysis-classes",
-            title="Robustness of each class",
-            paragraphs=(
-                "The pale bar is the accuracy without an attack, the narrow one what withstands "
-                f"{attacks_text(classes)}. A classifier is as safe as its weakest class, and the mean hides it. "
-                "A class has fewer images than the whole, so its interval is wider: compare classes with care.",
-            ),
-            tables=(tables.classes_table(analysis, classes),),
+def classes_section(analysis: Analysis, classes: Classes) -> Section:
+    """Build the section on robustness per class."""
+    return Section(
+        identifier="analysis-classes",
+        title="Robustness of each class",
+        paragraphs=(
+            "The pale bar is the accuracy without an attack, the narrow one what withstands "
+            f"{attacks_text(classes)}. A classifier is as safe as its weakest class, and the mean hides it. "
+            "A class has fewer images than the whole, so its interval is wider: compare classes with care.",
         ),
-        Section(
-            identifier="analysis-confusion",
-            title="Which class becomes which",
-            paragraphs=(
-                "A row is a true class, and its cells say what its images are taken for in the worst case: by the "
-                "first attack that breaks an image, or without one where it is wrong from the start. Pairs of like "
-                "classes stand out; a dark column is a class that attacks make of anything.",
-            ),
-            tables=(tables.confusion_table(analysis, classes),),
+        tables=(tables.classes_table(analysis, classes),),
+    )
+
+
+def confusion_section(analysis: Analysis, classes: Classes) -> Section:
+    """Build the section on which class becomes which."""
+    return Section(
+        identifier="analysis-confusion",
+        title="Which class becomes which",
+        paragraphs=(
+            "A row is a true class, and its cells say what its images are taken for in the worst case: by the "
+            "first attack that breaks an image, or without one where it is wrong from the start. Pairs of like "
+            "classes stand out; a dark column is a class that attacks make of anything.",
         ),
+        tables=(tables.confusion_table(analysis, classes),),
     )
 
 
