@@ -12,7 +12,7 @@ from torch import nn
 
 from model_zoo import images, seeded
 from scaleproof.models import Classifier, build, save_model, weights_digest
-from scaleproof.models.architectures import architectures, fill, read_weights
+from scaleproof.models.architectures import ARCHITECTURES, fill, read_weights
 
 # PreActResNet-18 is often counted as 11,171,146 without the last BatchNorm (He et al. 2016b have it).
 PUBLISHED = {
@@ -32,7 +32,7 @@ def test_parameter_counts_are_the_published_ones(name: str) -> None:
 
 
 def test_every_architecture_has_a_name() -> None:
-    assert set(architectures()) == {*PUBLISHED, "resnet-small", "resnet-tiny"}
+    assert set(ARCHITECTURES) == {*PUBLISHED, "resnet-small", "resnet-tiny"}
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "preact-resnet18", "resnet-small", "resnet-tiny"])

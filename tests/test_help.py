@@ -9,7 +9,7 @@ import typer
 from scaleproof import load_model, suite
 from scaleproof.attacks.suites import SUITES, single_attacks
 from scaleproof.cli.main import app
-from scaleproof.models.architectures import architectures
+from scaleproof.models.architectures import ARCHITECTURES
 from scaleproof.models.specs import OWN
 from scaleproof.training import TrainConfig
 
@@ -46,4 +46,4 @@ def test_models_and_architectures() -> None:
         words = named_in(command, "model")
         assert words[: len(OWN)] == list(OWN)
         assert all(name in str(caught.value) for name in OWN)
-        assert set(architectures()) <= set(named_in(command, "arch"))
+        assert set(ARCHITECTURES) <= set(named_in(command, "arch"))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def check_model(model: str, *, he: bool) -> None:
     """A name must be known; a hypersphere head comes with our own networks alone."""
-    from scaleproof.models.architectures import HYPERSPHERE, architectures, checked_architecture
+    from scaleproof.models.architectures import ARCHITECTURES, HYPERSPHERE, checked_architecture
     from scaleproof.models.specs import is_path
 
     named = ":" not in model and not is_path(model)
@@ -23,7 +23,7 @@ def check_model(model: str, *, he: bool) -> None:
     if he and (not named or model.endswith(HYPERSPHERE)):
         remedy = "leave out +he, --he gives it" if named else "give one of them, or leave out --he"
         raise ValueError(
-            f"--he gives a hypersphere head to one of our networks, {', '.join(architectures())}, got --model "
+            f"--he gives a hypersphere head to one of our networks, {', '.join(ARCHITECTURES)}, got --model "
             f"{model}: {remedy}"
         )
 

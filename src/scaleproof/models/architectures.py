@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -19,16 +20,16 @@ from torch import Tensor, nn
 from scaleproof.files import write_atomically
 from scaleproof.models.classifier import Classifier, as_classifier
 from scaleproof.models.hypersphere import HypersphereHead
-from scaleproof.models.preact import preact_resnet18, wide_resnet28_10, wide_resnet34_10
+from scaleproof.models.preact import preact_resnet18, wide_resnet
 from scaleproof.models.resnet import resnet18, resnet50, resnet_small, resnet_tiny
 
 ARCHITECTURES: Mapping[str, Callable[..., nn.Module]] = MappingProxyType(
-    {
+    {  # each takes `classes=`
         "resnet18": resnet18,
         "resnet50": resnet50,
         "preact-resnet18": preact_resnet18,
-        "wrn-28-10": wide_resnet28_10,
-        "wrn-34-10": wide_resnet34_10,
+        "wrn-28-10": partial(wide_resnet, 28, 10),
+        "wrn-34-10": partial(wide_resnet, 34, 10),
         "resnet-small": resnet_small,
         "resnet-tiny": resnet_tiny,
     }
@@ -37,11 +38,6 @@ HYPERSPHERE = "+he"
 LISTED = 4  # names that an error lists of each kind
 PREFIXES = ("module.", "_orig_mod.")  # what DataParallel and torch.compile put before every name
 SETTINGS = ("mean", "std", "logit_scale")  # of a Classifier, kept as JSON in the metadata
-
-
-def architectures() -> Mapping[str, Callable[..., nn.Module]]:
-    """Name and constructor of every architecture; each constructor takes `classes=`."""
-    return ARCHITECTURES
 
 
 def build(name: str, classes: int = 10) -> nn.Module:

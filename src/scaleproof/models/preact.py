@@ -67,11 +67,3 @@ def wide_resnet(depth: int, factor: int, *, classes: int = 10) -> PreActResNet:
         raise ValueError(f"the depth of a WideResNet must be 6 n + 4, got {depth}")
     widths = [16 * factor, 32 * factor, 64 * factor]
     return PreActResNet(widths, (depth - 4) // 6, stem=16, classes=classes)
-
-
-def wide_resnet28_10(*, classes: int = 10) -> PreActResNet:
-    return wide_resnet(28, 10, classes=classes)
-
-
-def wide_resnet34_10(*, classes: int = 10) -> PreActResNet:
-    return wide_resnet(34, 10, classes=classes)

@@ -17,7 +17,7 @@ from scaleproof.data import Dataset
 from scaleproof.defenses.base import Defense, Outcome
 from scaleproof.defenses.named import defense_settings
 from scaleproof.differences import differences, told
-from scaleproof.models.architectures import architectures
+from scaleproof.models.architectures import ARCHITECTURES
 from scaleproof.models.classifier import Classifier, evaluating
 from scaleproof.models.hypersphere import HypersphereHead
 from scaleproof.parallel import ALONE, Group
@@ -154,7 +154,7 @@ def check_channels(dataset: Dataset, test: Dataset, architecture: str) -> None:
         raise ValueError(
             f"the training images have {channels} channels, the test images {others}: both must have the same number"
         )
-    if channels != 3 and architecture in architectures():
+    if channels != 3 and architecture in ARCHITECTURES:
         raise ValueError(
             f"{architecture} takes images of 3 channels, as all networks of ours do, and those of {dataset.name} have "
             f"{channels}: give a network of your own that takes them, as --model module:factory, or make 3 channels of "

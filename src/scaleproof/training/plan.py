@@ -13,7 +13,7 @@ from scaleproof.callables import source_digest
 from scaleproof.data import Dataset
 from scaleproof.defenses import Defense, defense_settings
 from scaleproof.models import Classifier, build, load_model
-from scaleproof.models.architectures import architectures
+from scaleproof.models.architectures import ARCHITECTURES
 from scaleproof.models.specs import factory_in, imported, importing_from_here, is_code, is_path
 from scaleproof.speed import Speed
 from scaleproof.speed.precision import has_fast_bf16
@@ -73,7 +73,7 @@ def fresh(architecture: str, classes: int, seed: int) -> tuple[Classifier, str]:
     """A network whose first weights depend on the seed alone, or the one that a spec names; and what to call it."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        if architecture.removesuffix("+he") in architectures():
+        if architecture.removesuffix("+he") in ARCHITECTURES:
             return Classifier(build(architecture, classes)), architecture
         loaded = load_model(architecture, classes=classes)
         return loaded.classifier, loaded.architecture if is_path(architecture) else architecture
