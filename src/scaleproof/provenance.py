@@ -62,13 +62,8 @@ def versions() -> dict[str, str]:
 
 
 def hardware(device: torch.device) -> dict[str, object]:
-    if device.type == "cuda":
-        return {
-            "device": "cuda",
-            "name": torch.cuda.get_device_name(device),
-            "threads": torch.get_num_threads(),
-        }
-    return {"device": device.type, "name": processor_name(), "threads": torch.get_num_threads()}
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor_name()
+    return {"device": device.type, "name": name, "threads": torch.get_num_threads()}
 
 
 def processor_name() -> str:
