@@ -73,10 +73,15 @@ def check_labels(y: Tensor, classes: int, first: int = 0) -> None:
         raise ValueError(f"labels must be in 0 to {classes - 1}, got {int(y[row])} for image {first + row}")
 
 
+def are_probabilities(logits: Tensor, scale: float = 1.0) -> Tensor:
+    """Which rows are probabilities, times the scale of the logits (B,)."""
+    rows = logits / scale
+    return ((rows.sum(1) - 1).abs() < 1e-3) & (rows >= 0).all(1)
+
+
 def check_logits(logits: Tensor, scale: float = 1.0) -> None:
     """Not probabilities: a softmax at the end hides gradients from every attack on logits."""
-    rows = logits / scale
-    if bool(((rows.sum(1) - 1).abs() < 1e-3).all()) and bool((rows >= 0).all()):
+    if bool(are_probabilities(logits, scale).all()):
         raise ValueError(
             "the model must return logits, its outputs are probabilities (>= 0, each row sums to 1): "
             "remove the softmax at its end"

@@ -94,7 +94,7 @@ def unstable(subject: Subject) -> Check:
 
 
 def unbounded(subject: Subject) -> Check:
-    widest = 1.0 if subject.threat.is_box else math.sqrt(subject.x[0].numel())
+    widest = subject.threat.reach(subject.x[0].numel())
     left = ~subject.white_box
     for objective in (cw_margin, cross_entropy):
         left = left & ~subject.broken_by(subject.pgd(objective, 50, widest), left)

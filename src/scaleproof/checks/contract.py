@@ -7,7 +7,7 @@ from torch import Tensor
 
 from scaleproof.checks.shares import seldom
 from scaleproof.checks.subject import Subject
-from scaleproof.contract import MODE_MATTERS, ONE_CLASS, one_answer
+from scaleproof.contract import MODE_MATTERS, ONE_CLASS, are_probabilities, one_answer
 from scaleproof.diagnosis import Check, at_most
 from scaleproof.models.classifier import Classifier
 from scaleproof.statistics import paired
@@ -74,10 +74,9 @@ def train_mode(subject: Subject) -> Check:
 
 
 def probabilities(subject: Subject) -> Check:
-    rows = subject.logits / subject.classifier.logit_scale
-    sums = ((rows.sum(1) - 1).abs() < 1e-3) & (rows >= 0).all(1)
+    found = are_probabilities(subject.logits, subject.classifier.logit_scale)
     return at_most(
-        "probabilities", "Logits, not probabilities", float(sums.float().mean()), 0.5,
+        "probabilities", "Logits, not probabilities", float(found.float().mean()), 0.5,
         "The share of outputs that are probabilities: a softmax at the end hides gradients from attacks on logits.",
         "Remove the softmax at the end of the model.",
     )  # fmt: skip

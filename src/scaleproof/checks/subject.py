@@ -136,7 +136,7 @@ class Subject:
 
     def near(self, stride: float) -> float:
         """The size of a perturbation by `stride` a pixel."""
-        return stride if self.threat.is_box else stride * math.sqrt(self.x[0].numel())
+        return stride * self.threat.reach(self.x[0].numel())
 
     def broken_by(
         self, attack: Attack, rows: Tensor, classifier: Classifier | None = None, *, leave: bool = True
