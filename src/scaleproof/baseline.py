@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scaleproof.attacks.base import Attack, attack_settings
-from scaleproof.claims import Document, evaluation_of, read_json
+from scaleproof.claims import Document, evaluation_of, read_document
 from scaleproof.contract import Finding
 from scaleproof.data import Dataset
 from scaleproof.differences import differences
@@ -42,7 +42,7 @@ def read_baseline(folder: Path) -> Baseline:
         raise ValueError(
             f"the run in {folder} is not finished: run its command again, it goes on where it was"
         )
-    document = read_json(folder / "evaluation.json")
+    document = read_document(folder / "evaluation.json")
     try:
         evaluation = evaluation_of(document, read_arrays(folder / "verdicts.npz"))
     except (KeyError, TypeError, AttributeError) as error:

@@ -56,7 +56,7 @@ class Claims:
 
 def read_claims(folder: Path) -> Claims:
     """A finished evaluation; what cannot be read at all is the caller's mistake."""
-    document, run = read_json(folder / "evaluation.json"), read_json(folder / "run.json")
+    document, run = read_document(folder / "evaluation.json"), read_document(folder / "run.json")
     if "examples" not in document and not run.get("settings", {}).get("keep_examples"):
         raise ValueError(f"{folder} keeps no examples to re-check: evaluate again with --keep-examples")
     path = folder / FILE
@@ -76,7 +76,7 @@ def read_claims(folder: Path) -> Claims:
         ) from error
 
 
-def read_json(path: Path) -> Document:
+def read_document(path: Path) -> Document:
     try:
         values = json.loads(path.read_text())
     except FileNotFoundError:

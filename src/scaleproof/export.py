@@ -15,7 +15,7 @@ import torch
 
 from scaleproof.attacks import suite
 from scaleproof.data.known import CLASS_COUNTS
-from scaleproof.files import write_atomically
+from scaleproof.files import read_json, write_atomically
 from scaleproof.models import LoadedModel, load_model
 from scaleproof.models.naming import their_state
 from scaleproof.models.specs import is_path
@@ -89,7 +89,7 @@ def finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ValueError(
             f"the folder of a finished evaluation must hold {' and '.join(missing)}, {folder} does not"
         )
-    run, evaluation = (json.loads(path.read_text()) for path in paths)
+    run, evaluation = (read_json(path) for path in paths)
     return run, evaluation
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 UNFINISHED = "unfinished.json"  # stands in a run folder until the run is finished
 
@@ -27,6 +29,11 @@ def write_atomically(path: Path, data: bytes) -> Path:
         with suppress(OSError):  # why nothing was written is the error to tell
             temporary.unlink()
     return path
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds that is known to be there and whole."""
+    return json.loads(path.read_text("utf-8"))
 
 
 def unread(error: Exception) -> str:

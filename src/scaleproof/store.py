@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scaleproof.differences import differences, told
-from scaleproof.files import UNFINISHED, write_atomically
+from scaleproof.files import UNFINISHED, read_json, write_atomically
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -119,7 +119,7 @@ def open_run(folder: Path, settings: Mapping[str, object]) -> FolderStore:
     found = next((path for path in (finished, marker) if path.exists()), None)
     if found is None and folder.exists() and any(not is_scrap(path) for path in folder.iterdir()):
         raise ValueError(f"{folder} is not empty and holds no run: give another --out, or empty it first")
-    before = {} if found is None else json.loads(found.read_text())
+    before = {} if found is None else read_json(found)
     begun = found == finished or has_units(folder)
     same = before.get("settings_sha256") == settings_digest(settings)
     other = "" if same else changes(before, settings)  # none where only the form is another: 1 and 1.0

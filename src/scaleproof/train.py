@@ -20,7 +20,7 @@ from scaleproof.defenses import defense_settings
 from scaleproof.differences import differences, setting, told
 from scaleproof.evaluation import Evaluation
 from scaleproof.evaluator import evaluate
-from scaleproof.files import write_atomically
+from scaleproof.files import read_json, write_atomically
 from scaleproof.locks import alone_in
 from scaleproof.models import Classifier, answers, load_model, save_model, weights_digest
 from scaleproof.models.specs import is_code
@@ -242,7 +242,7 @@ class DivergenceError(ValueError):
 
 def refuse_other_attacks(folder: Path, settings: Mapping[str, object]) -> None:
     """A finished training whose attacks alone were others needs no training anew."""
-    found = differences("", json.loads((folder / "run.json").read_text()).get("settings", {}), settings)
+    found = differences("", read_json(folder / "run.json").get("settings", {}), settings)
     if found and {setting(item) for item in found} == {"attacks"}:
         raise ValueError(
             f"{folder} holds this training, finished, with other attacks at its end ({told(found)}): attack its "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scaleproof.cli import options
+from scaleproof.files import read_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,8 +81,8 @@ class Host:
     def read(cls, folder: Path) -> Host:
         """Read what an analysis must agree with, or say that there is nothing to join."""
         try:
-            record = json.loads((folder / "run.json").read_text())
-            evaluation = json.loads((folder / "evaluation.json").read_text())
+            record = read_json(folder / "run.json")
+            evaluation = read_json(folder / "evaluation.json")
         except FileNotFoundError as error:
             name = Path(str(error.filename)).name
             raise ValueError(
@@ -117,7 +117,7 @@ class Host:
         path = self.folder / "analysis.json"
         if not path.exists():
             return False
-        before = json.loads(path.read_text())["run"]
+        before = read_json(path)["run"]
         other = changes(before, job.settings)
         if other:
             raise ValueError(
@@ -213,7 +213,7 @@ def show(folder: Path, report: bool) -> None:
     from scaleproof.cli.show import rendered, say
 
     console, page = Console(), rendered(folder, report)
-    document = json.loads((folder / "analysis.json").read_text())
+    document = read_json(folder / "analysis.json")
     if "eps" in document["parts"]:
         console.print(eps_table(document))
     done = f"Parts: {', '.join(document['parts'])}; n = {document['count']}."

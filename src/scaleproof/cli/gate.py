@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scaleproof.cli import options
+from scaleproof.files import read_json
 from scaleproof.report.words import plural
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def check_free(out: Path | None) -> None:
     if out is None or not out.exists():
         return
     try:
-        document = json.loads(out.read_text())
+        document = read_json(out)
         cut = document["schema"] == SCHEMA and UNEXAMINED in document["findings"]
     except (ValueError, KeyError, TypeError):
         cut = False

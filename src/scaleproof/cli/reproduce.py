@@ -136,11 +136,11 @@ def place_of(words: dict[str, Any], size: Scale, far: bool) -> Place:
 
 def check_root(root: Path, size: Scale) -> None:
     """A root holds the results of one scale: those of a smoke test must not stand among real ones."""
-    from scaleproof.paper.steps import read
+    from scaleproof.files import read_json
 
     if root.exists() and not root.is_dir():
         raise ValueError(f"--out must be a folder, {root} is a file")
-    found = read(root / RESULT)["scale"] if (root / RESULT).exists() else size.name
+    found = read_json(root / RESULT)["scale"] if (root / RESULT).exists() else size.name
     if found != size.name:
         raise ValueError(f"{root} holds results at the scale {found}, not {size.name}: give another --out")
 

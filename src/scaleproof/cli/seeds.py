@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -10,6 +9,7 @@ from statistics import mean, stdev
 from rich.table import Table
 
 from scaleproof.cli.tables import Document, radius, training_label
+from scaleproof.files import read_json
 
 WORDS = "mean and deviation in %"
 
@@ -26,8 +26,7 @@ def summary(folders: Sequence[Path], documents: Sequence[Document]) -> Document:
         "threat": first["threat"],
         "count": evaluations["selected"][0]["clean"]["count"],
         "runs": [
-            {"folder": folder.name, "seed": json.loads((folder / "run.json").read_text())["seed"]}
-            for folder in folders
+            {"folder": folder.name, "seed": read_json(folder / "run.json")["seed"]} for folder in folders
         ],
         "results": {kind: columns(found) for kind, found in evaluations.items()},
     }
@@ -104,4 +103,4 @@ def write(folders: Sequence[Path], document: Document) -> tuple[Path, Path]:
 
 
 def seeds_in(path: Path) -> set[int]:
-    return {run["seed"] for run in json.loads(path.read_text())["runs"]} if path.is_file() else set()
+    return {run["seed"] for run in read_json(path)["runs"]} if path.is_file() else set()

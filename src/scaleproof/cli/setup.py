@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -20,6 +19,7 @@ from scaleproof.cli.live import GO_ON, live_checks
 from scaleproof.cli.options import number
 from scaleproof.data import Dataset, load, names
 from scaleproof.evaluator import checked_batch_size
+from scaleproof.files import read_json
 from scaleproof.look import first_logits
 from scaleproof.models import Classifier, LoadedModel, load_model
 from scaleproof.models.backward import described
@@ -226,7 +226,7 @@ def images_of(request: Request) -> Dataset:
 def tested_on(model: Path) -> Mapping[str, Any] | None:
     """What a training says of its test images, where a model is its run folder or one of the weights in it."""
     training = (model.parent if model.name in FILES.values() else model) / "training.json"
-    document = json.loads(training.read_text()) if training.is_file() else None
+    document = read_json(training) if training.is_file() else None
     if not isinstance(document, dict) or not str(document.get("schema")).startswith("scaleproof.training/"):
         return None
     found: Mapping[str, Any] = document["test"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from scaleproof.files import read_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,10 +26,10 @@ def show(folder: Path, *, report: bool = True) -> None:
 
     console, page = Console(), rendered(folder, report)
     if (folder / "evaluation.json").exists():
-        document = json.loads((folder / "evaluation.json").read_text())
+        document = read_json(folder / "evaluation.json")
         table, remarks = tables.evaluation_table(document), tables.evaluation_remarks(document)
     else:
-        document = json.loads((folder / "sweep.json").read_text())
+        document = read_json(folder / "sweep.json")
         table, remarks = tables.sweep_table(document), tables.sweep_remarks(document)
     console.print(table)
     say(console, [*remarks, page])
@@ -38,7 +39,7 @@ def show_accuracies(folder: Path, console: Console, count: int) -> None:
     """What the attacks of an evaluation found, for people who wait for its checks on so many images."""
     from scaleproof.cli import tables
 
-    document = json.loads((folder / "evaluation.json").read_text())
+    document = read_json(folder / "evaluation.json")
     console.print(tables.evaluation_table(document))
     doubt = (
         tables.check_remarks(document) if "checks" in document else ["Not examined yet: is the number real?"]
@@ -63,7 +64,7 @@ def show_training(folders: Sequence[Path], *, report: bool = True) -> None:
     from scaleproof.cli import seeds, tables
 
     console = Console()
-    documents = [json.loads((folder / "training.json").read_text()) for folder in folders]
+    documents = [read_json(folder / "training.json") for folder in folders]
     for folder, document in zip(folders, documents, strict=True):
         page = rendered(folder, report)
         console.print(tables.training_table(document))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scaleproof.cli import options
+from scaleproof.files import read_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -58,9 +59,7 @@ def command(
 
 def own_doubt(folder: Path) -> list[str]:
     """What the run's own checks said: a number can be counted right and still not be reliable."""
-    import json
-
-    document = json.loads((folder / "evaluation.json").read_text())
+    document = read_json(folder / "evaluation.json")
     bad = [check["label"] for check in document.get("checks") or () if check["passed"] is False]
     if bad:
         return [f"UNRELIABLE by the run's own checks: {'; '.join(bad)}."]

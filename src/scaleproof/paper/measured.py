@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from scaleproof.files import read_json
 from scaleproof.paper.claims import Claim
 from scaleproof.paper.settings import EPS, Experiment
 from scaleproof.paper.stated import VARIANT, departs, departure
@@ -25,7 +26,6 @@ from scaleproof.paper.steps import (
     folder_name,
     full_length,
     is_stale,
-    read,
 )
 from scaleproof.statistics import boundary_distances
 from scaleproof.store import is_finished, read_arrays
@@ -120,7 +120,7 @@ def readable(folder: Path, kind: str, seed: int, experiment: Experiment) -> tupl
 
 
 def of_run(folder: Path, kind: str, seed: int, experiment: Experiment) -> Iterator[Measurement]:
-    run = read(folder / "run.json")
+    run = read_json(folder / "run.json")
     values, count = trained_values(folder) if kind == TRAIN else evaluated_values(folder, kind)
     reason = departure(experiment, folder.parent)
     if not reason and departs(folder, kind, seed, experiment):
@@ -148,7 +148,8 @@ def is_reliable(folder: Path) -> bool:
     """Whether no check failed on a seed's network, whichever of its runs examined it."""
     paths = [folder / kind / "evaluation.json" for kind in (ATTACK, STANDARD)]
     return not any(
-        path.exists() and not is_stale(path.parent) and read(path).get("reliable") is False for path in paths
+        path.exists() and not is_stale(path.parent) and read_json(path).get("reliable") is False
+        for path in paths
     )
 
 
@@ -156,7 +157,7 @@ def other_weights(training: Path) -> list[dict[str, float]]:
     """The numbers of a training's other weights, the last and those best on test images: a paper may mean those."""
     if not is_finished(training):
         return []
-    results = read(training / "training.json")["results"]
+    results = read_json(training / "training.json")["results"]
     return [shares(found["evaluation"]) for name, found in results.items() if name != SELECTED]
 
 
@@ -165,12 +166,12 @@ Values = tuple[dict[str, float], int]  # by what follows the model in a measurem
 
 def trained_values(folder: Path) -> Values:
     """What a training measured on the weights that it selected."""
-    evaluation = read(folder / "training.json")["results"][SELECTED]["evaluation"]
+    evaluation = read_json(folder / "training.json")["results"][SELECTED]["evaluation"]
     return shares(evaluation), evaluation["clean"]["count"]
 
 
 def evaluated_values(folder: Path, kind: str) -> Values:
-    evaluation = read(folder / "evaluation.json")
+    evaluation = read_json(folder / "evaluation.json")
     if kind == STANDARD:
         clean, worst = evaluation["clean"], evaluation["worst_case"]
         values = {"none/0/clean": percent(clean), "standard/1/robust": percent(worst)}

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from scaleproof.files import read_json
 from scaleproof.paper.figures import Figure, measured
 from scaleproof.paper.judge import Measured
 from scaleproof.paper.measured import Variants, is_reliable, seed_folders
 from scaleproof.paper.settings import TEST_IMAGES, Experiment
 from scaleproof.paper.stated import departure
-from scaleproof.paper.steps import TRAIN, document_of, has_eps, is_stale, read
+from scaleproof.paper.steps import TRAIN, document_of, has_eps, is_stale
 from scaleproof.store import is_finished
 
 HEAD_NORM, ZERO_GRADIENTS = "head-norm", "zero-gradients-after-training"
@@ -69,11 +70,11 @@ def is_whole(folder: Path, seed: int, experiment: Experiment) -> bool:
     """Whether a figure's run is of a training as stated that no check faults, with its seed and eps, on all images."""
     path = document_of(folder)
     assert path is not None
-    document = read(path)
+    document = read_json(path)
     return (
         not departure(experiment, folder.parent)
         and is_reliable(folder.parent)
-        and read(folder / "run.json")["seed"] == seed
+        and read_json(folder / "run.json")["seed"] == seed
         and document["data"]["count"] >= TEST_IMAGES[experiment.dataset]
         and has_eps(document["threat"])
     )
@@ -98,7 +99,7 @@ def training_values(root: Path, experiments: Iterable[Experiment], variants: Var
     for experiment in experiments:
         for seed, folder in seed_folders(root, experiment, variants):
             if is_finished(folder / TRAIN):
-                last = read(folder / TRAIN / "training.json")["history"][-1]
+                last = read_json(folder / TRAIN / "training.json")["history"][-1]
                 whole = not departure(experiment, folder) and is_reliable(folder)
                 yield Seen(f"{HEAD_NORM}/{experiment.model}", seed, last["weight_norm"], whole)
                 flat = (last.get("validation") or {}).get("zero_gradients")

@@ -12,6 +12,7 @@ from typing import Any
 
 from scaleproof.attacks.suites import AUTOATTACK, suite
 from scaleproof.defenses import Defense, hypersphere, scale_invariant
+from scaleproof.files import read_json
 from scaleproof.paper.scales import SCALES
 from scaleproof.paper.settings import EPS, STEPS, TEST_IMAGES, TRAINING_IMAGES, Experiment
 from scaleproof.paper.steps import (
@@ -23,7 +24,6 @@ from scaleproof.paper.steps import (
     WHITE_BOX,
     full_length,
     has_eps,
-    read,
     recipe_of,
 )
 from scaleproof.store import is_finished
@@ -54,7 +54,7 @@ def departure(experiment: Experiment, folder: Path) -> str:
         return "another length"
     if not is_finished(folder / TRAIN):
         return ""
-    training = read(folder / TRAIN / "training.json")
+    training = read_json(folder / TRAIN / "training.json")
     if training["stopped"] is not None:
         return "stopped"
     if training["data"]["count"] < TRAINING_IMAGES[experiment.dataset]:
@@ -86,12 +86,12 @@ def mechanised(defense: Defense, experiment: Experiment) -> Defense:
 
 def departs(folder: Path, kind: str, seed: int, experiment: Experiment) -> bool:
     """Whether a run's images, seed, mode or attacks are others than its columns ask for."""
-    document = read(folder / ("training.json" if kind == TRAIN else "evaluation.json"))
+    document = read_json(folder / ("training.json" if kind == TRAIN else "evaluation.json"))
     found = document["results"][SELECTED]["evaluation"] if kind == TRAIN else document
     images = document["test" if kind == TRAIN else "data"]
     attacks = {attack["name"]: attack["settings"] for attack in found["attacks"]}
     return (
-        read(folder / "run.json")["seed"] != seed
+        read_json(folder / "run.json")["seed"] != seed
         or (images["name"], images["split"]) != (experiment.dataset, "test")
         or found["clean"]["count"] < TEST_IMAGES[experiment.dataset]
         or (kind == STANDARD and attacks.keys() != {*AUTOATTACK})

@@ -5,7 +5,6 @@ A model's folders are `MODEL/VARIANT/seed-N/STEP` under one root; a step is done
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scaleproof.attacks.suites import SUITES
-from scaleproof.files import UNFINISHED
+from scaleproof.files import UNFINISHED, read_json
 from scaleproof.paper.claims import Column
 from scaleproof.paper.figures import figure
 from scaleproof.paper.scales import Scale
@@ -177,7 +176,7 @@ def lacks_attacks(training: Path) -> bool:
     """Whether a finished training did not run all attacks of the paper on its own weights: then they come after it."""
     if not is_finished(training):
         return False
-    evaluation = read(training / "training.json")["results"][SELECTED]["evaluation"]
+    evaluation = read_json(training / "training.json")["results"][SELECTED]["evaluation"]
     stated = {attack["name"] for attack in evaluation["attacks"] if has_eps(attack["settings"])}
     return not stated >= {*SUITES[WHITE_BOX]}
 
@@ -193,17 +192,14 @@ def is_stale(folder: Path) -> bool:
     if path is None or not training.exists():
         return False
     return bool(
-        read(path)["model"]["weights_sha256"] != read(training)["results"][SELECTED]["weights_sha256"]
+        read_json(path)["model"]["weights_sha256"]
+        != read_json(training)["results"][SELECTED]["weights_sha256"]
     )
 
 
 def document_of(folder: Path) -> Path | None:
     """The file that says what a run measured of a network."""
     return next((folder / name for name in DOCUMENTS if (folder / name).exists()), None)
-
-
-def read(path: Path) -> Any:
-    return json.loads(path.read_text("utf-8"))
 
 
 def train_steps(
