@@ -136,11 +136,7 @@ def chain(experiment: Experiment, scale: Scale, place: Place, kinds: Iterable[st
     if model is not None:
         again = not experiment.trained or lacks_attacks(folder / TRAIN)
         wanted = dict.fromkeys([ATTACK, *kinds] if again else kinds)
-        measure = {True: figure_step, False: evaluate_step}
-        steps += [
-            measure[kind.startswith(FIGURE)](kind, model, experiment, scale, place, folder, seed)
-            for kind in wanted
-        ]
+        steps += [measuring_step(kind, model, experiment, scale, place, folder, seed) for kind in wanted]
     return Chain(
         experiment=experiment,
         scale=scale,
@@ -230,9 +226,16 @@ def model_spec(experiment: Experiment, scale: Scale, place: Place, folder: Path)
     return f"{experiment.weights}@{place.checkpoints}" if path.is_file() else None
 
 
-def evaluate_step(
+def measuring_step(
     kind: str, model: str, experiment: Experiment, scale: Scale, place: Place, folder: Path, seed: int
 ) -> Step:
+    """An evaluation of a model, or the run that a figure is drawn from."""
+    words_of = figure_words if kind.startswith(FIGURE) else evaluation_words
+    words = words_of(kind, model, scale.test_data or experiment.dataset, scale, seed)
+    return Step(kind=kind, folder=folder / kind, words=(*words, *common(place)))
+
+
+def evaluation_words(kind: str, model: str, data: str, scale: Scale, seed: int) -> list[str]:
     images = {ATTACK: scale.test_images, STANDARD: scale.standard_images}.get(kind, scale.black_box_images)
     settings = {
         ATTACK: ["--attacks", WHITE_BOX, "--restarts", "5", "--eps", EPS],
@@ -244,20 +247,16 @@ def evaluate_step(
         # The sizes that RayS finds are distances to the boundary.
         RAYS: ["--attacks", scale.black_box_attack(RAYS), "--eps", "1"],
     }
-    words = ["evaluate", model, "--data", scale.test_data or experiment.dataset, *settings[kind]]
-    words += [*option("--limit", images), "--seed", str(seed)]
-    words += ["--checks"] if kind == STANDARD and scale.architecture is None else ["--no-checks"]
-    return Step(kind=kind, folder=folder / kind, words=(*words, *common(place)))
+    words = ["evaluate", model, "--data", data, *settings[kind], *option("--limit", images)]
+    checks = "--checks" if kind == STANDARD and scale.architecture is None else "--no-checks"
+    return [*words, "--seed", str(seed), checks]
 
 
-def figure_step(
-    kind: str, model: str, experiment: Experiment, scale: Scale, place: Place, folder: Path, seed: int
-) -> Step:
-    """What a figure is drawn from: a sweep or an analysis of one of its models."""
+def figure_words(kind: str, model: str, data: str, scale: Scale, seed: int) -> list[str]:
+    """A sweep or an analysis of one of the models of a figure."""
     shown = figure(kind)
-    words = [str(shown.command), model, "--data", scale.test_data or experiment.dataset, *shown.options]
-    words += [*option("--limit", scale.figure_images), "--eps", EPS, "--seed", str(seed)]
-    return Step(kind=kind, folder=folder / kind, words=(*words, *common(place)))
+    words = [str(shown.command), model, "--data", data, *shown.options]
+    return [*words, *option("--limit", scale.figure_images), "--eps", EPS, "--seed", str(seed)]
 
 
 def common(place: Place) -> list[str]:
