@@ -13,20 +13,17 @@ NOT_EXAMINED = (
 )
 
 
-def failures(evaluation: Evaluation) -> list[Check]:
-    """Return the checks that failed."""
-    return [check for check in evaluation.checks or () if check.passed is False]
-
-
 def checks_sentence(evaluation: Evaluation) -> str:
     """Say in one sentence how the checks ended."""
     checks = evaluation.checks
     if checks is None and evaluation.reliable is None:
         return NOT_EXAMINED
     if not words.trusted(evaluation):
-        named = ", ".join(check.label for check in failures(evaluation))
-        count = f"{len(failures(evaluation))} of {words.plural(len(checks or ()), 'check')} failed"
-        reason = f"{count} ({named})" if named else "the run says so without naming a failed check"
+        failed = [check.label for check in checks or () if check.passed is False]
+        count = f"{len(failed)} of {words.plural(len(checks or ()), 'check')} failed"
+        reason = (
+            f"{count} ({', '.join(failed)})" if failed else "the run says so without naming a failed check"
+        )
         return f"Unreliable: {reason}. The true robust accuracy may be far lower; do not quote the number."
     passed = sum(check.passed is True for check in checks or ())
     left = len(checks or ()) - passed

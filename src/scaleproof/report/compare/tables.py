@@ -25,14 +25,13 @@ MOST_LISTED = 15
 
 
 def runs_table(entries: Sequence[Entry]) -> Table:
-    """Build the table of all runs: clean, under each attack, in the worst case, and against the first."""
-    found = [entry for entry in entries if entry.evaluation is not None]
-    kinds = measures(found)
+    """Build the table of measured runs: clean, under each attack, in the worst case, and against the first."""
+    kinds = measures(entries)
     heads = (*(label for _, label in kinds), "95% interval", "Points to first", "n")
     return Table(
         caption="Accuracy of each run",
         columns=columns("Run", *heads),
-        rows=tuple(run_row(found[0], entry, [key for key, _ in kinds]) for entry in found),
+        rows=tuple(run_row(entries[0], entry, [key for key, _ in kinds]) for entry in entries),
         notes=("Robust accuracy is an upper bound: a stronger attack can only lower it.",),
     )
 

@@ -102,15 +102,11 @@ def leave_out_note(training: Training) -> tuple[str, ...]:
     return (f"{shown} of {count} epochs are shown; metrics.jsonl has them all.",) if shown < count else ()
 
 
-def points(difference: float, count: int) -> str:
-    """Print a difference of fractions in percentage points."""
-    return f"{100 * difference:.{words.decimals(count)}f} points"
-
-
 def overfitting(training: Training) -> str:
     """Say in one sentence whether the last epoch is worse than the selected one, and what that is called."""
     selected, last = training.selected, training.last
     high, low = selected.evaluation.worst_case, last.evaluation.worst_case
+    fall = f"{100 * (high.accuracy - low.accuracy):.{words.decimals(high.count)}f} points"
     if not training.held_out:
         return "No images were held out, so there was nothing to select with: these are the last weights."
     if selected.epoch == last.epoch:
@@ -131,7 +127,7 @@ def overfitting(training: Training) -> str:
         "Robust overfitting is the fall of robust accuracy on images the network never trained on while "
         f"training goes on: here the worst case falls from {words.share_percent(high)} at the selected epoch "
         f"{selected.epoch} to {words.share_percent(low)} at the last epoch {last.epoch}, by "
-        f"{points(high.accuracy - low.accuracy, high.count)}{collapse(training)}."
+        f"{fall}{collapse(training)}."
     )
 
 
