@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +107,7 @@ class Evaluation:
     seconds: float
     speed: Mapping[str, object]
     head: str | None = None
-    findings: tuple[Finding, ...] = field(default=())
+    findings: tuple[Finding, ...] = ()
     draws: int = 1  # of a randomised model, behind each gradient and each verdict
     clean_chance: NDArray[np.float32] | None = None
     examples: Examples | None = None  # of the images that were broken, where they were to be kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -88,7 +88,7 @@ class Analysis:
     notes: tuple[str, ...]
     head: str | None
     count: int
-    seconds: float = field(default=0.0)
+    seconds: float = 0.0
 
     def __repr__(self) -> str:
         return f"Analysis({', '.join(self.parts)}, n = {self.count}, {self.seconds:.1f} s)"

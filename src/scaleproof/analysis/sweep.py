@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,7 +17,7 @@ from scaleproof.evaluator import evaluate
 from scaleproof.images import AnyImages, Images, as_images, spans
 from scaleproof.models.classifier import AnyModel, Classifier, as_classifier
 from scaleproof.oracle import Oracle
-from scaleproof.progress import Progress
+from scaleproof.progress import Report
 from scaleproof.rng import Rng
 from scaleproof.speed import PLAIN, Speed
 from scaleproof.store import MemoryStore, UnitStore
@@ -89,7 +89,7 @@ def scale_sweep(
     batch_size: int | None = None,
     speed: Speed | None = None,
     store: UnitStore | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Report | None = None,
     allow_train_mode: bool = False,
 ) -> Sweep:
     """Attack h = f(alpha g) for each alpha: the same decisions, other logits."""
@@ -125,9 +125,7 @@ def scale_sweep(
     )
 
 
-def shifted(
-    progress: Callable[[Progress], None] | None, number: int, parts: int, alpha: float
-) -> Callable[[Progress], None] | None:
+def shifted(progress: Report | None, number: int, parts: int, alpha: float) -> Report | None:
     """Progress of one part of several, as progress of the whole."""
     if progress is None:
         return None

@@ -118,8 +118,7 @@ class Foreign:
     def describe(self) -> dict[str, object]:
         return {
             "attack": "foreign",
-            "norm": self.threat.norm,
-            "eps": self.threat.eps,
+            **vars(self.threat),
             "restarts": self.restarts,
             "minimal": self.minimal,
             "function": name_of(self.function),

@@ -123,8 +123,7 @@ class PGD:
     def describe(self) -> dict[str, object]:
         return {
             "attack": "pgd",
-            "norm": self.threat.norm,
-            "eps": self.threat.eps,
+            **vars(self.threat),
             "objective": self.objective.name,
             "steps": self.steps,
             "step_size": self.stride,

@@ -191,8 +191,7 @@ class Inner:
 
     def describe(self) -> dict[str, object]:
         return {
-            "norm": self.threat.norm,
-            "eps": self.threat.eps,
+            **vars(self.threat),
             "objective": self.objective.name,
             "steps": self.steps,
             "step_size": self.step_size,

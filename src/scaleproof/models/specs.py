@@ -44,6 +44,7 @@ FORMS = (
 )
 RULE = f"a model spec must be {FORMS}"
 OTHERS = {"robustbench": load_robustbench, "hf": load_huggingface}  # what the rest of a spec means there
+BEGINNINGS = ("timm:", *(f"{name}:" for name in OTHERS))  # of specs that mean neither a file nor a function
 
 
 def load_model(spec: str, *, architecture: str | None = None, classes: int = 10) -> LoadedModel:
@@ -65,7 +66,7 @@ def load_model(spec: str, *, architecture: str | None = None, classes: int = 10)
 
 def is_path(spec: str) -> bool:
     """Whether a spec means a file or folder: it exists, or has the ending of a weights file."""
-    if spec in ("", *OWN) or spec.startswith(("timm:", *(f"{name}:" for name in OTHERS))):
+    if spec in ("", *OWN) or spec.startswith(BEGINNINGS):
         return False
     path = Path(spec).expanduser()
     return path.exists() or path.suffix == ".safetensors"
@@ -73,8 +74,7 @@ def is_path(spec: str) -> bool:
 
 def is_code(spec: str) -> bool:
     """Whether a spec means a function of somebody's module."""
-    known = ("timm:", *(f"{name}:" for name in OTHERS))
-    return ":" in spec and not is_path(spec) and not spec.startswith(known)
+    return ":" in spec and not is_path(spec) and not spec.startswith(BEGINNINGS)
 
 
 def nearest_spec(spec: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Literal, get_args
@@ -64,7 +64,7 @@ class Choice:
     folded: bool
     compiled: bool
     pairs: Pairs | None = None  # small differences in float16, where two passes would round them away
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 def choose(
