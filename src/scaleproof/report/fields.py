@@ -1,13 +1,14 @@
 """Read fields of a JSON object, or say which field of which file breaks which rule."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from scaleproof.report.records import Share
 
 TOLERANCE = 1e-6
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,10 @@ class Fields:
             )
         return self.values[key]
 
+    def optional(self, key: str, read: Callable[[str], Value]) -> Value | None:
+        """Return a field as `read` does, or None where it is null or absent."""
+        return None if self.values.get(key) is None else read(key)
+
     def text(self, key: str) -> str:
         """Return a field that must be a string."""
         value = self.get(key)
@@ -43,10 +48,6 @@ class Fields:
         """Return a string field that must be one of those allowed."""
         value = self.text(key)
         return value if value in allowed else self.refuse(key, f"one of {list(allowed)}", value)
-
-    def optional_text(self, key: str) -> str | None:
-        """Return a field that must be a string or null; an absent one counts as null."""
-        return None if self.values.get(key) is None else self.text(key)
 
     def whole(self, key: str) -> int:
         """Return a field that must be a whole number, zero or more."""
@@ -69,22 +70,10 @@ class Fields:
         value = self.number(key)
         return value if 0.0 <= value <= 1.0 else self.refuse(key, "a fraction from 0 to 1", value)
 
-    def optional_fraction(self, key: str) -> float | None:
-        """Return a field that must be a fraction or null; an absent one counts as null."""
-        return None if self.values.get(key) is None else self.fraction(key)
-
     def flag(self, key: str) -> bool:
         """Return a field that must be true or false."""
         value = self.get(key)
         return value if isinstance(value, bool) else self.refuse(key, "true or false", value)
-
-    def optional_flag(self, key: str) -> bool | None:
-        """Return a field that must be true, false or null; an absent one counts as null."""
-        return None if self.values.get(key) is None else self.flag(key)
-
-    def optional_number(self, key: str) -> float | None:
-        """Return a field that must be a number or null; an absent one counts as null."""
-        return None if self.values.get(key) is None else self.number(key, finite=False)
 
     def items(self, key: str) -> list[object]:
         """Return a field that must be a list."""

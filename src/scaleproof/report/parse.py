@@ -1,5 +1,7 @@
 """Turn the JSON objects of a run folder into records."""
 
+from functools import partial
+
 from scaleproof.report.fields import Fields
 from scaleproof.report.records import (
     Attack,
@@ -26,7 +28,7 @@ def parse_provenance(fields: Fields) -> Provenance:
         created=fields.text("created"),
         command=fields.text("command"),
         seed=fields.whole("seed"),
-        commit=fields.optional_text("commit"),
+        commit=fields.optional("commit", fields.text),
         versions={name: versions.text(name) for name in versions.values},
         device=hardware.text("device"),
         device_name=hardware.text("name"),
@@ -44,7 +46,7 @@ def parse_model(fields: Fields) -> Model:
         architecture=fields.text("architecture"),
         parameters=fields.whole("parameters"),
         weights_sha256=fields.text("weights_sha256"),
-        head=fields.optional_text("head"),
+        head=fields.optional("head", fields.text),
     )
 
 
@@ -80,7 +82,7 @@ def parse_attack(fields: Fields) -> Attack:
         seconds=fields.number("seconds"),
         image_steps_per_second=fields.number("image_steps_per_second", finite=False),
         scale_invariant=fields.flag("scale_invariant"),
-        cosine_mismatch=fields.optional_fraction("cosine_mismatch"),
+        cosine_mismatch=fields.optional("cosine_mismatch", fields.fraction),
         notes=fields.texts("notes"),
     )
 
@@ -96,12 +98,13 @@ def parse_finding(fields: Fields) -> Finding:
 
 def parse_check(fields: Fields) -> Check:
     """Read one check."""
+    number = partial(fields.number, finite=False)
     return Check(
         name=fields.text("name"),
         label=fields.text("label"),
-        passed=fields.optional_flag("passed"),
-        value=fields.optional_number("value"),
-        limit=fields.optional_number("limit"),
+        passed=fields.optional("passed", fields.flag),
+        value=fields.optional("value", number),
+        limit=fields.optional("limit", number),
         meaning=fields.text("meaning"),
         advice=fields.text("advice"),
     )
@@ -109,9 +112,8 @@ def parse_check(fields: Fields) -> Check:
 
 def parse_checks(fields: Fields) -> tuple[Check, ...] | None:
     """Read the checks of an evaluation, or None where nobody examined it."""
-    if fields.values.get("checks") is None:
-        return None
-    return tuple(parse_check(check) for check in fields.children("checks"))
+    checks = fields.optional("checks", fields.children)
+    return None if checks is None else tuple(map(parse_check, checks))
 
 
 def parse_speed(fields: Fields) -> Speed:
@@ -149,7 +151,7 @@ def parse_verdict(fields: Fields, model: Model, data: Data, threat: Threat) -> E
         worst_case=fields.share("worst_case"),
         findings=tuple(parse_finding(finding) for finding in fields.children("findings")),
         speed=parse_speed(fields.child("speed")),
-        reliable=fields.optional_flag("reliable"),
+        reliable=fields.optional("reliable", fields.flag),
         checks=parse_checks(fields),
         expected=parse_expected(fields.child("expected")) if "expected" in fields.values else None,
     )
@@ -197,7 +199,7 @@ def parse_sweep(fields: Fields) -> Sweep:
         clean=fields.share("clean"),
         rows=tuple(parse_row(row) for row in fields.children("rows")),
         identical={name: identical.flag(name) for name in identical.values},
-        cosine_mismatch=fields.optional_fraction("cosine_mismatch"),
+        cosine_mismatch=fields.optional("cosine_mismatch", fields.fraction),
     )
     check_sweep(fields, sweep)
     return sweep

@@ -42,7 +42,7 @@ def parse_training(fields: Fields) -> Training:
         threat=parse_threat(fields.child("threat")),
         held_out=fields.whole("held_out"),
         precision=speed.text("precision"),
-        attack_precision=speed.optional_text("attack_precision"),
+        attack_precision=speed.optional("attack_precision", speed.text),
         folded=speed.values.get("folded") is True,
         graph=speed.flag("graph"),
         notes=speed.texts("notes"),
@@ -50,7 +50,7 @@ def parse_training(fields: Fields) -> Training:
         selected=checkpoints["selected"],
         last=checkpoints["last"],
         leaking=checkpoints.get("leaking"),
-        stopped=fields.optional_text("stopped"),
+        stopped=fields.optional("stopped", fields.text),
     )
     check_history(fields, training)
     check_checkpoints(fields, training, checkpoints)
@@ -92,7 +92,7 @@ def parse_epoch(fields: Fields) -> Epoch:
         weight_norm=fields.number("weight_norm", finite=False),
         validation=parse_standing(fields, "validation"),
         test=parse_standing(fields, "test"),
-        guard=fields.optional_text("guard"),
+        guard=fields.optional("guard", fields.text),
         seconds=fields.number("seconds"),
         images_per_second=fields.number("images_per_second", finite=False),
     )
@@ -100,9 +100,9 @@ def parse_epoch(fields: Fields) -> Epoch:
 
 def parse_standing(fields: Fields, key: str) -> Standing | None:
     """Read a probe, where the epoch has one."""
-    if fields.values.get(key) is None:
+    probe = fields.optional(key, fields.child)
+    if probe is None:
         return None
-    probe = fields.child(key)
     return Standing(
         clean=percentage(probe, "clean"),
         pgd=percentage(probe, "pgd"),
