@@ -3,7 +3,7 @@
 from scaleproof.report import scale, tables, words
 from scaleproof.report.analysis.sections import analysis_document, analysis_sections
 from scaleproof.report.checks import alarm, checks_section
-from scaleproof.report.records import Run
+from scaleproof.report.records import Evaluation, Run, Sweep
 from scaleproof.report.sections import (
     Document,
     Section,
@@ -34,39 +34,34 @@ def build_document(run: Run) -> Document:
             "A report needs evaluation.json, sweep.json or training.json, but the run has none; finish the run"
         )
     subject = f"{words.model_text(measured.model)} on {words.data_text(measured.data)}"
+    headline, detail, means = claim(run)
     parts = (*evaluation_sections(run), *sweep_sections(run), *class_sections(run), *cost_sections(run))
     return Document(
         title=run.run.name,
         subject=f"{subject}; {words.threat_text(measured.threat)}",
-        headline=headline(run),
-        detail=detail(run),
-        meaning=claims(run),
+        headline=headline,
+        detail=detail,
+        meaning=means,
         sections=(
             *parts,
             *(analysis_sections(run.analysis) if run.analysis else ()),
             settings_section(run),
-            provenance_section(provenance_pairs(run)),
+            provenance_section(provenance_pairs(run, measured)),
         ),
         alarm=alarm(run.evaluation),
     )
 
 
-def headline(run: Run) -> str:
-    """Print the one number that matters, as the bound that it is."""
-    if run.evaluation is None:
-        return scale.scale_headline(run.sweep) if run.sweep else ""
-    evaluation = run.evaluation
-    return bound(evaluation.worst_case, trusted=words.trusted(evaluation), expected=evaluation.expected)
-
-
-def detail(run: Run) -> str:
-    """Print how sure the headline is: its interval and the number of images."""
-    if run.evaluation is None:
-        return scale.scale_detail(run.sweep) if run.sweep else ""
-    expected = run.evaluation.expected
-    if expected is not None:
-        return f"mean of {expected.draws} draws, n = {run.evaluation.worst_case.count}"
-    return surety(run.evaluation.worst_case)
+def claim(run: Run) -> tuple[str, str, tuple[str, ...]]:
+    """Print the one number that matters as the bound that it is, how sure it is, and what it means."""
+    evaluation, sweep = run.evaluation, run.sweep
+    if evaluation is None:
+        assert sweep is not None
+        return scale.scale_headline(sweep), scale.scale_detail(sweep), scale.scale_sentences(sweep)
+    worst, expected = evaluation.worst_case, evaluation.expected
+    headline = bound(worst, trusted=words.trusted(evaluation), expected=expected)
+    sure = surety(worst) if expected is None else f"mean of {expected.draws} draws, n = {worst.count}"
+    return headline, sure, meaning(evaluation)
 
 
 def evaluation_sections(run: Run) -> tuple[Section, ...]:
@@ -86,13 +81,6 @@ def evaluation_sections(run: Run) -> tuple[Section, ...]:
         return (attacks, checked)
     found = Section(identifier="findings", title="Findings", findings=evaluation.findings)
     return (attacks, checked, found)
-
-
-def claims(run: Run) -> tuple[str, ...]:
-    """Say what the headline means: that of an evaluation, or that of a sweep alone."""
-    if run.evaluation is not None:
-        return meaning(run.evaluation)
-    return scale.scale_sentences(run.sweep) if run.sweep else ()
 
 
 def sweep_sections(run: Run) -> tuple[Section, ...]:
@@ -147,21 +135,16 @@ def settings_section(run: Run) -> Section:
     return Section(identifier="settings", title="Settings", tables=(table,), folded=True)
 
 
-def provenance_pairs(run: Run) -> list[tuple[str, str]]:
+def provenance_pairs(run: Run, measured: Evaluation | Sweep) -> list[tuple[str, str]]:
     """List everything needed to repeat the run."""
-    measured = run.evaluation or run.sweep
-    pairs = run_pairs(run.run)
-    if measured is not None:
-        pairs += [
-            ("Model", words.model_text(measured.model)),
-            ("Head", measured.model.head or "not looked for: no attack needed it"),
-            ("Weights SHA-256", measured.model.weights_sha256),
-            ("Data", words.data_text(measured.data)),
-            ("Data SHA-256", measured.data.sha256),
-            ("Data source", measured.data.source),
-            (
-                "Images measured (n)",
-                str((run.evaluation.worst_case if run.evaluation else measured.clean).count),
-            ),
-        ]
-    return pairs
+    share = measured.worst_case if isinstance(measured, Evaluation) else measured.clean
+    return [
+        *run_pairs(run.run),
+        ("Model", words.model_text(measured.model)),
+        ("Head", measured.model.head or "not looked for: no attack needed it"),
+        ("Weights SHA-256", measured.model.weights_sha256),
+        ("Data", words.data_text(measured.data)),
+        ("Data SHA-256", measured.data.sha256),
+        ("Data source", measured.data.source),
+        ("Images measured (n)", str(share.count)),
+    ]
