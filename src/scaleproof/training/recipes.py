@@ -69,39 +69,34 @@ def is_wide(architecture: str) -> bool:
     return architecture.startswith("wrn")
 
 
+NARROW = TrainConfig(rate=0.01, weight_decay=5e-4, epochs=120, schedule=Steps((75, 90, 100)))
+WIDE = TrainConfig(rate=0.1, weight_decay=7e-4, epochs=90, schedule=Steps((75,)))
+
+
 def pang(method: Defense, architecture: str) -> Recipe:
-    config = TrainConfig(rate=0.1, weight_decay=5e-4, epochs=120, schedule=Steps((75, 90, 100)))
     return Recipe(
         name="pang",
         defense=method,
-        config=config,
+        config=replace(NARROW, rate=0.1),
         provenance="Learning rate and weight decay of Pang et al. 2021, which the SI paper cites for its setup; "
         "its 120 epochs and decays at 75, 90 and 100.",
     )
 
 
 def paper_literal(method: Defense, architecture: str) -> Recipe:
-    if is_wide(architecture):
-        config = TrainConfig(rate=0.1, weight_decay=7e-4, epochs=90, schedule=Steps((75,)))
-    else:
-        config = TrainConfig(rate=0.01, weight_decay=5e-4, epochs=120, schedule=Steps((75, 90, 100)))
     return Recipe(
         name="paper-literal",
         defense=method,
-        config=config,
+        config=WIDE if is_wide(architecture) else NARROW,
         provenance="The SI paper's section 5.1, word for word.",
     )
 
 
 def mart(method: Defense, architecture: str) -> Recipe:
-    if is_wide(architecture):
-        config = TrainConfig(rate=0.1, weight_decay=7e-4, epochs=90, schedule=Steps((75,)))
-    else:
-        config = TrainConfig(rate=0.01, weight_decay=3.5e-3, epochs=120, schedule=Steps((75, 90, 100)))
     return Recipe(
         name="mart",
         defense=method,
-        config=config,
+        config=WIDE if is_wide(architecture) else replace(NARROW, weight_decay=3.5e-3),
         provenance="The schedule of MART's published code (Wang et al. 2020).",
     )
 
