@@ -127,7 +127,7 @@ def with_attacks(folder: Path, attacks: str) -> Path:
 
 @pytest.mark.parametrize(
     ("attacks", "told"),
-    [("paper", 1), ("pgd,square", 1), ("apgd-t", 1), ("standard", 0), ("fast", 0), ("blackbox", 0), ("", 0)],
+    [("paper", 1), ("pgd,square", 1), ("apgd-t", 1), ("quick", 1), ("standard", 0), ("fast", 0), ("blackbox", 0), ("", 0)],
 )
 def test_which_number_to_publish_is_told_once(tmp_path: Path, attacks: str, told: int) -> None:
     folder = with_attacks(write_evaluation(tmp_path, optional=False), attacks)
