@@ -51,6 +51,19 @@ def test_constants_beside_a_wrapped_function_are_seen(
     assert len(digests) == 2
 
 
+@pytest.mark.parametrize("edited", [TEXT.format(steps=33), "def attack(x:\nSTEPS = (1\n"])
+def test_a_file_that_is_edited_while_its_code_runs_leaves_the_digest_of_that_code(
+    edited: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = imported(TEXT.format(steps=2), tmp_path, monkeypatch)
+    first = source_digest(module.attack)
+    (tmp_path / f"{NAME}.py").write_text(edited)
+    assert source_digest(module.attack) == first
+    if "return" in edited:
+        importlib.invalidate_caches()
+        assert source_digest(importlib.reload(module).attack) != first
+
+
 def test_a_module_in_an_archive_has_a_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("archived_callables.py", "def attack(model, x, y):\n    return x\n")
