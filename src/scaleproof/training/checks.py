@@ -241,14 +241,16 @@ def check_last_batch(classifier: Classifier, x: Tensor, batch: int, count: int, 
     """BatchNorm has no statistics of one number: behind a pooling it needs two images in each process's part."""
     last, small = count % batch or batch, list[str]()
 
-    def look(module: Norm, given: tuple[Tensor, ...]) -> None:
-        if given[0].numel() == len(x) * given[0].shape[1]:
+    def look(module: Norm, given: tuple[Tensor, ...], named: dict[str, Tensor]) -> None:
+        values = given[0] if given else named["input"]
+        if values.numel() == len(x) * values.shape[1]:
             small.append(type(module).__name__)
 
     if last >= 2 * group.size:
         return
     norms = [module for module in classifier.modules() if isinstance(module, Norm) and module.training]
-    hooks = [norm.register_forward_pre_hook(look) for norm in norms if not isinstance(norm, SyncBatchNorm)]
+    alone = [norm for norm in norms if not isinstance(norm, SyncBatchNorm)]
+    hooks = [norm.register_forward_pre_hook(look, with_kwargs=True) for norm in alone]
     try:
         with evaluating(classifier), random_state_kept(x), torch.no_grad():
             classifier(x)
