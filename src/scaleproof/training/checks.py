@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,15 @@ def checked_outcome(defense: Defense, outcome: object) -> Outcome:
                 "take its mean over the batch"
             )
     return outcome
+
+
+def check_names(names: Sequence[str], defense: Defense) -> None:
+    """Each term of any step has its place in the record of an epoch."""
+    if len(names) > MOST_TERMS:
+        raise ValueError(
+            f"{type(defense).__name__} must return at most {MOST_TERMS} terms in all steps together, got {len(names)}, "
+            f"of late {names[-1]!r}: let a term keep its name from step to step"
+        )
 
 
 def checked_validation(config: TrainConfig, count: int) -> int:
