@@ -14,9 +14,10 @@ from scaleproof.defenses.base import Batch, Defense, Outcome
 from scaleproof.losses import logits
 from scaleproof.models.classifier import Classifier, device_of, evaluating
 from scaleproof.parallel import Group
+from scaleproof.rng import seeded
 from scaleproof.speed import GraphCache, Speed, choose
 from scaleproof.speed.precision import has_fast_bf16
-from scaleproof.training.chance import has_chance, seeded
+from scaleproof.training.chance import has_chance
 from scaleproof.training.checks import MOST_TERMS, check_names, checked_outcome
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.diverged import First, masks, numbers, told
@@ -109,7 +110,7 @@ class Stepper:
 
     def own_chance(self, key: int) -> AbstractContextManager[None]:
         """What draws from the global generators is seeded for this step and rank, and they are restored after it."""
-        return seeded(key + self.group.rank, self.totals) if self.has_chance else nullcontext()
+        return seeded(self.device, key + self.group.rank) if self.has_chance else nullcontext()
 
     def compute(
         self, defense: Defense, whole: int, rows: Tensor, places: Tensor, *noise: Tensor
