@@ -128,6 +128,8 @@ def test_a_name_is_the_same_in_every_process() -> None:
     first, second = (partial(sources, [lambda: 0], by=object()) for _ in range(2))
     assert repr(first) != repr(second)
     assert name_of(first) == name_of(second)
+    names = set("abcdefgh")
+    assert name_of(partial(sources, names)) == f"scaleproof.callables.sources({{{str(sorted(names))[1:-1]}}})"
     assert name_of(partial(sources, 3, by="text")) == "scaleproof.callables.sources(3, by='text')"
 
 

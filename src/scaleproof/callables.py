@@ -29,7 +29,9 @@ def name_of(function: Any) -> str:
 
 
 def words_of(thing: object) -> str:
-    """What a thing prints, without its place in memory, which the next process does not know."""
+    """What a thing prints, without its place in memory and the order of a set, which the next process does not know."""
+    if isinstance(thing, set | frozenset):
+        return f"{{{', '.join(sorted(map(words_of, thing)))}}}"
     return ADDRESS.sub("", repr(thing))
 
 
