@@ -17,10 +17,10 @@ from foreign_helpers import SMALL, foreign, same, small
 from helpers import LinearNet, SmallConvNet, decisions, images, worst_margin
 from scaleproof import PGD, Rng, Threat, attack_batch, evaluate, suite
 from scaleproof.attacks.adapters import Built
-from scaleproof.attacks.foreign import seeded
 from scaleproof.attacks.loop import Packing, perturb
 from scaleproof.models import Classifier
 from scaleproof.oracle import Oracle
+from scaleproof.rng import seeded
 from scaleproof.store import FolderStore
 
 

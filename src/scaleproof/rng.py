@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import math
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -82,3 +86,25 @@ def key_of(*key: object) -> int:
     """A seed of 62 bits from anything that can be written down."""
     digest = hashlib.sha256("/".join(str(part) for part in key).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 2
+
+
+@contextmanager
+def chance_kept(device: torch.device) -> Iterator[None]:
+    """The global generators of torch, Python and numpy are afterwards as they were."""
+    python, arrays = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(arrays)
+
+
+@contextmanager
+def seeded(device: torch.device, key: int) -> Iterator[None]:
+    """The global generators, which code of other people draws from, begin at a key inside."""
+    with chance_kept(device):
+        torch.manual_seed(key)
+        random.seed(key)
+        np.random.seed(key % 2**32)
+        yield

@@ -9,16 +9,14 @@ draws from elsewhere (its own generator, the clock), or keeps something from cal
 from __future__ import annotations
 
 import json
-import random
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -28,7 +26,7 @@ from scaleproof.attacks.counted import Counted, model_kept
 from scaleproof.attacks.loop import unique_first
 from scaleproof.callables import name_of
 from scaleproof.oracle import Oracle
-from scaleproof.rng import Rng, key_of
+from scaleproof.rng import Rng, key_of, seeded
 from scaleproof.speed import exact_float32, on_device
 from scaleproof.threat import DEFAULT_THREAT, ROUNDING, Threat, rows_like
 
@@ -145,21 +143,6 @@ class Foreign:
             "function": name_of(self.function),
             "settings": dict(self.settings),
         }
-
-
-@contextmanager
-def seeded(device: torch.device, seed: int) -> Iterator[None]:
-    """The global random numbers of torch, numpy and Python follow a seed inside, and are as before afterwards."""
-    numbers, python = np.random.get_state(), random.getstate()
-    try:
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            np.random.seed(seed % 2**32)
-            random.seed(seed)
-            yield
-    finally:
-        np.random.set_state(numbers)
-        random.setstate(python)
 
 
 def checked(answer: Any, clean: Tensor, name: str) -> Tensor:

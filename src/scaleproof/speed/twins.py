@@ -7,24 +7,21 @@ on images first: logits and gradients have to be those of the network itself.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from scaleproof.models.architectures import Weights, fill
-from scaleproof.models.classifier import Classifier, device_of, random_state_kept
+from scaleproof.models.classifier import Classifier, device_of
 from scaleproof.models.naming import recognised
 from scaleproof.models.robustbench import plain, without_normalisation
-from scaleproof.rng import Rng
+from scaleproof.rng import Rng, chance_kept
 from scaleproof.speed.activations import with_known_activations
 from scaleproof.speed.fold import can_fold, is_own
 from scaleproof.speed.precision import exact_float32
@@ -67,7 +64,7 @@ def twin_of(classifier: Classifier, images: Tensor) -> Twin | str:
     """A twin that agrees on these images, or why there is none."""
     images = images[:ROWS]
     try:
-        with chance_kept(images):
+        with chance_kept(images.device):
             graph, net = followed(classifier.net)
             named = classifier if net is classifier.net else around(classifier, net)
             if not same_graph(around(classifier, graph), named, images):
@@ -93,18 +90,6 @@ def followed(net: nn.Module) -> tuple[fx.GraphModule, nn.Module]:
         if plain_net is net:
             raise
         return trace(plain_net), plain_net
-
-
-@contextmanager
-def chance_kept(images: Tensor) -> Iterator[None]:
-    """All generators of random numbers are afterwards as they were."""
-    python, arrays = random.getstate(), np.random.get_state()
-    try:
-        with random_state_kept(images):
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(arrays)
 
 
 def same_graph(traced: Classifier, classifier: Classifier, images: Tensor) -> bool:

@@ -14,10 +14,11 @@ from scaleproof.defenses.base import Batch, Defense, Outcome
 from scaleproof.losses import logits
 from scaleproof.models.classifier import Classifier, device_of, evaluating
 from scaleproof.parallel import Group
+from scaleproof.rng import seeded
 from scaleproof.speed import GraphCache, Speed, choose
 from scaleproof.speed.precision import has_fast_bf16
-from scaleproof.training.chance import has_chance, seeded
-from scaleproof.training.checks import MOST_TERMS, checked_outcome
+from scaleproof.training.chance import has_chance
+from scaleproof.training.checks import MOST_TERMS, check_names, checked_outcome
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.diverged import First, masks, numbers, told
 from scaleproof.training.images import Resident
@@ -109,7 +110,7 @@ class Stepper:
 
     def own_chance(self, key: int) -> AbstractContextManager[None]:
         """What draws from the global generators is seeded for this step and rank, and they are restored after it."""
-        return seeded(key + self.group.rank, self.totals) if self.has_chance else nullcontext()
+        return seeded(self.device, key + self.group.rank) if self.has_chance else nullcontext()
 
     def compute(
         self, defense: Defense, whole: int, rows: Tensor, places: Tensor, *noise: Tensor
@@ -152,6 +153,7 @@ class Stepper:
         """Add this batch to the running totals."""
         outputs = logits(outcome.output)
         self.names += [name for name in outcome.terms if name not in self.names]
+        check_names(self.names, self.defense)
         terms = [outcome.terms.get(name, outputs.new_zeros(())).detach() for name in self.names]
         self.first.look(outputs, terms)
         right = (outputs.argmax(1) == y).sum()
@@ -166,7 +168,8 @@ class Stepper:
         self.totals.zero_()
         rows, right, *sums = totals.tolist()
         means = {name: value / max(rows, 1) for name, value in zip(self.names, sums, strict=False)}
-        return {"loss": sum(means.values()), **means, "train_accuracy": right / max(rows, 1)}
+        loss = {"loss": sum(means.values())}  # first, also where a term of some steps is called so
+        return loss | means | loss | {"train_accuracy": right / max(rows, 1)}
 
     def is_finite(self, *, weights: bool = False) -> bool:
         """Whether the running totals are numbers, and the weights too where they are asked for."""
