@@ -42,7 +42,8 @@ def test_it_breaks_what_can_be_broken_at_every_scale_of_the_logits(scale: float)
 
 def test_it_is_the_cascade_that_was_measured() -> None:
     short, search = suite("quick", THREAT)
-    assert isinstance(short, PGD) and isinstance(search, APGD)
+    assert isinstance(short, PGD)
+    assert isinstance(search, APGD)
     assert (short.objective.name, short.steps, short.keep) == ("standardised_margin(4)", 20, "best")
     assert (search.objective.name, search.steps, search.targets) == ("cw_margin", 20, 9)
     assert search.ranking is None, "by the clean logits"
