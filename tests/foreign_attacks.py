@@ -1,6 +1,7 @@
 """Attacks that a test names on the command line, as module:function."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +35,11 @@ class Own(PGD):
     steps: int = 4
     name: str = "own"
     label: str = "Own"
+
+
+class HandsOn(Own):
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given, restarts=2)
 
 
 class TellsLittle(Own):

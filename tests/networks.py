@@ -68,6 +68,39 @@ class Averaging(WithoutNorm):
         return super().forward(x - self.mean)
 
 
+class Counting(WithoutNorm):
+    """Sees images that grow brighter from pass to pass."""
+
+    passes = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(x)
+        self.passes += 1
+        return super().forward(x * min(1.0, self.passes / 20))
+
+
+class Remembering(WithoutNorm):
+    """Its statistic is no buffer."""
+
+    mean: float | Tensor = 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean()
+        return super().forward(x - self.mean)
+
+
+class Showing(WithoutNorm):
+    """Lets others see its last features, which it never reads itself."""
+
+    shown: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.shown = self.body(x).mean((2, 3))
+        return super().forward(x)
+
+
 def dropping() -> Dropping:
     return Dropping()
 

@@ -51,6 +51,19 @@ def test_constants_beside_a_wrapped_function_are_seen(
     assert len(digests) == 2
 
 
+@pytest.mark.parametrize("edited", [TEXT.format(steps=33), "def attack(x:\nSTEPS = (1\n"])
+def test_a_file_that_is_edited_while_its_code_runs_leaves_the_digest_of_that_code(
+    edited: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = imported(TEXT.format(steps=2), tmp_path, monkeypatch)
+    first = source_digest(module.attack)
+    (tmp_path / f"{NAME}.py").write_text(edited)
+    assert source_digest(module.attack) == first
+    if "return" in edited:
+        importlib.invalidate_caches()
+        assert source_digest(importlib.reload(module).attack) != first
+
+
 def test_a_module_in_an_archive_has_a_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("archived_callables.py", "def attack(model, x, y):\n    return x\n")
@@ -115,6 +128,8 @@ def test_a_name_is_the_same_in_every_process() -> None:
     first, second = (partial(sources, [lambda: 0], by=object()) for _ in range(2))
     assert repr(first) != repr(second)
     assert name_of(first) == name_of(second)
+    names = set("abcdefgh")
+    assert name_of(partial(sources, names)) == f"scaleproof.callables.sources({{{str(sorted(names))[1:-1]}}})"
     assert name_of(partial(sources, 3, by="text")) == "scaleproof.callables.sources(3, by='text')"
 
 

@@ -154,6 +154,7 @@ def test_attacks_of_our_own_kind_by_name() -> None:
     threat = Threat(eps=0.01)
     own = named_attack("foreign_attacks:Own", threat)
     assert (own.name, own.steps, own.threat) == ("own", 4, threat)
+    assert named_attack("foreign_attacks:HandsOn", threat).threat == threat
     assert named_attack("foreign_attacks:READY", Threat()).name == "ready"
     made = named_attack("foreign_attacks:made_of", threat)
     assert (made.name, made.steps, made.threat) == ("made", 6, threat)

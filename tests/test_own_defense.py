@@ -114,6 +114,24 @@ def test_terms_of_some_steps_alone_keep_their_names(tmp_path: Path) -> None:
     assert records(tmp_path) == whole
 
 
+class Renaming(Turning):
+    """Its terms have other names in each step, once `loss`."""
+
+    def outcome(self, learner: Learner, batch: Batch, memory: Memory) -> Outcome:
+        name, output = "loss" if self.when == (0, 1) else repr(self.when), learner.outputs(batch.x, "clean")
+        return self.finished({name: 0 * output.logits.sum() + 3}, output, batch.y)
+
+
+def test_terms_that_change_their_names() -> None:
+    """The loss of an epoch is the sum of all of them; more than there are places for are refused."""
+    training = Trainer(network(), small(), Renaming(), replace(QUICK, epochs=5))
+    with pytest.raises(
+        ValueError, match=r"at most 14 terms in all steps together, got 15, of late '\(4, 2\)'"
+    ):
+        finished(training)
+    assert [record["loss"] for record in training.history] == [pytest.approx(3.0)] * 4
+
+
 def test_si_needs_an_attack_to_change() -> None:
     plain = found(lambda loss, output: Outcome({"clean": loss.mean()}, output))
     message = r"training attack, Own has none: give it inner=Inner\(threat=...\), or --si-half outer \(scale_invariant"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ def test_it_is_found_in_the_current_folder_and_a_changed_one_is_another(
     words = [*QUICK, "--epochs", "1", "--no-report"]
     for number, remark in enumerate(("", "# changed since\n")):
         (tmp_path / "mine_to_train.py").write_text(text + remark)
+        monkeypatch.delitem(sys.modules, "mine_to_train", raising=False)  # as in another process
         code, said = train("mine_to_train:Mine", *words, "--out", "here")
         assert (code == 0) == (number == 0), said
     assert "holds a run with other settings (the file of its defense changed)" in said

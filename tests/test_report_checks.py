@@ -127,7 +127,8 @@ def with_attacks(folder: Path, attacks: str) -> Path:
 
 @pytest.mark.parametrize(
     ("attacks", "told"),
-    [("paper", 1), ("pgd,square", 1), ("apgd-t", 1), ("standard", 0), ("fast", 0), ("blackbox", 0), ("", 0)],
+    [(name, 1) for name in ("paper", "pgd,square", "apgd-t", "quick")]
+    + [(name, 0) for name in ("standard", "fast", "blackbox", "")],
 )
 def test_which_number_to_publish_is_told_once(tmp_path: Path, attacks: str, told: int) -> None:
     folder = with_attacks(write_evaluation(tmp_path, optional=False), attacks)

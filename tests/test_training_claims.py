@@ -71,6 +71,12 @@ def test_a_network_that_answers_otherwise_is_noticed_behind_an_unchanged_factory
     assert "belongs to a network that answered otherwise" in train(*settings)
 
 
+def test_a_finished_training_whose_weights_were_moved_away_is_finished() -> None:
+    train(*SMALL)
+    Path("run/model.safetensors").unlink()
+    assert "nothing was run" in train(*SMALL)
+
+
 SMALL = ["--model", "networks:without_norm", *SETTINGS]
 
 

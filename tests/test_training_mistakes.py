@@ -177,7 +177,7 @@ class Late(nn.Module):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.norm(x.mean((2, 3))))
+        logits: Tensor = self.head(self.norm(input=x.mean((2, 3))))
         return logits
 
 

@@ -11,10 +11,15 @@ from docs_parts import RESULTS, percent, read, table
 Rows = list[dict[str, Any]]
 
 
-def budget() -> str:
-    """For each record: the picture, and every recipe with its price."""
+SUITE = {
+    "CW, 9 targets, 20 steps": "**CW, 9 targets, 20 steps** (`quick`)"
+}  # which recipe has a name of its own
+
+
+def budget(machine: str) -> str:
+    """For each record of a machine: the picture, and every recipe with its price."""
     parts = []
-    for path in sorted((RESULTS / "benchmarks").glob("budget-*.json")):
+    for path in sorted((RESULTS / "benchmarks").glob(f"budget-*{machine}.json")):
         record = read(f"benchmarks/{path.name}")
         parts += [f"![Passes against what is left](results/benchmarks/{path.stem}.png)\n"]
         parts += [standards(record), recipes(record), facts(record)]
@@ -47,7 +52,7 @@ def recipes(record: dict[str, Any]) -> str:
             f"{signed(fmean(one))} ({signed(min(one))} to {signed(max(one))}; {signed(end)})"
             for one, end in zip(drops, ends, strict=True)
         ]
-        lines.append([name, f"{100 * shares[name]:.1f}", *cells])
+        lines.append([SUITE.get(name, name), f"{100 * shares[name]:.1f}", *cells])
     models = [model["model"] for model in record["models"]]
     return table(["attack", "passes, %", *models], lines)
 

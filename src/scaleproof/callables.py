@@ -30,7 +30,9 @@ def name_of(function: Any) -> str:
 
 
 def words_of(thing: object) -> str:
-    """What a thing prints, without its place in memory, which the next process does not know."""
+    """What a thing prints, without its place in memory and the order of a set, which the next process does not know."""
+    if isinstance(thing, set | frozenset):
+        return f"{{{', '.join(sorted(map(words_of, thing)))}}}"
     return ADDRESS.sub("", repr(thing))
 
 
@@ -52,10 +54,22 @@ def source_digest(function: Any) -> str | None:
     """The sha256 of a callable's source text and of the file that it lives in, for helpers and constants.
 
     What it imports is not seen. Of one from a script or a notebook only its own text counts; None where there is none.
+    It is that of the first look: a file that is edited while its code runs says another text than that code.
     """
     if isinstance(function, functools.partial):
         return source_digest(function.func)
     named = inspect.unwrap(routine_or_class(function))  # what torch.no_grad() and others wrap lives elsewhere
+    named = getattr(named, "__func__", named)
+    loaded = getattr(sys.modules.get(named.__module__), "__spec__", None)  # another one after a reload
+    if named not in SEEN or SEEN[named][0] is not loaded:
+        SEEN[named] = loaded, digest_now(named)
+    return SEEN[named][1]
+
+
+SEEN: dict[Any, tuple[Any, str | None]] = {}  # digests, by what they are of, each with its module's origin
+
+
+def digest_now(named: Any) -> str | None:
     try:
         text, file = inspect.getsource(named).encode(), Path(inspect.getsourcefile(named) or "")
     except (OSError, TypeError):

@@ -73,7 +73,7 @@ class Session:
         if is_finished(folder):
             refuse_other_attacks(folder, self.settings)
             open_run(folder, self.settings)
-            if is_code(self.plan.architecture):
+            if is_code(self.plan.architecture) and (folder / FILES["selected"]).exists():
                 load_model(str(folder))  # refuses weights of a network that answered otherwise
             return
         with ExitStack() as lock:

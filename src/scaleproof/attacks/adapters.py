@@ -113,7 +113,7 @@ def own_attack(spec: str, found: Any, threat: Threat, asked: Mapping[str, Any]) 
         offered = {"threat": threat, **asked}
         if not makes_attacks(found, offered):
             return None
-        made = called(spec, partial(found, **accepted(found, offered)))
+        made = called(spec, partial(found, **accepted(found, offered), **passed_on(found, threat)))
         if not is_attack(made):
             raise ValueError(f"{spec!r} must give an Attack, got a {type(made).__name__}")
         found = made
@@ -144,6 +144,13 @@ def accepted(function: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
     """What a callable takes of what is offered, by name."""
     names = inspect.signature(function).parameters
     return {name: value for name, value in offered.items() if name in names}
+
+
+def passed_on(function: Any, threat: Threat) -> dict[str, Any]:
+    """The threat, for what takes any keyword to hand it on."""
+    parameters = inspect.signature(function).parameters
+    anything = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    return {"threat": threat} if anything and "threat" not in parameters else {}
 
 
 def wanted(function: Any, offered: Mapping[str, Any]) -> dict[str, Any]:

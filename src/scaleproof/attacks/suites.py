@@ -12,7 +12,7 @@ from scaleproof.attacks.adapters import named_attack
 from scaleproof.attacks.apgd import APGD
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.fab import FAB
-from scaleproof.attacks.pgd import PGD, fgsm
+from scaleproof.attacks.pgd import PGD, Keep, fgsm
 from scaleproof.attacks.rays import RayS
 from scaleproof.attacks.sampled import Nearest, Sampled
 from scaleproof.attacks.spsa import SPSA
@@ -24,6 +24,7 @@ from scaleproof.losses import (
     dlr,
     probability_margin,
     standardised_cross_entropy,
+    standardised_margin,
 )
 from scaleproof.threat import Threat
 
@@ -35,6 +36,7 @@ OBJECTIVES = {
     "si-pgd": ("SI-PGD", cosine_cross_entropy()),
     "pgd-pm": ("PGD-PM", probability_margin),
     "pgd-std": ("PGD-STD", standardised_cross_entropy()),
+    "pgd-sm": ("PGD-SM", standardised_margin()),
 }
 
 
@@ -46,6 +48,7 @@ def single_attacks() -> Mapping[str, Factory]:
     return {
         "fgsm": lambda threat, *_: fgsm(threat),
         **{name: pgd_factory(name) for name in OBJECTIVES},
+        "pgd-sm": pgd_factory("pgd-sm", keep="best"),
         "apgd-ce": lambda threat, *_: APGD(threat=threat),
         "apgd-dlr": lambda threat, *_: APGD(threat=threat, objective=dlr, name="apgd-dlr", label="APGD-DLR"),
         "apgd-si": lambda threat, *_: APGD(
@@ -53,6 +56,9 @@ def single_attacks() -> Mapping[str, Factory]:
         ),
         "apgd-t": lambda threat, *_: APGD(
             threat=threat, objective=dlr, targets=9, name="apgd-t", label="APGD-T"
+        ),
+        "apgd-cw-t": lambda threat, *_: APGD(
+            threat=threat, objective=cw_margin, targets=9, steps=20, name="apgd-cw-t", label="APGD-CW-T"
         ),
         "fab-t": lambda threat, *_: FAB(threat=threat),
         "square": lambda threat, *_: Square(threat=threat),
@@ -68,7 +74,7 @@ def spsa_factory(samples: int) -> Factory:
     return lambda threat, *_: SPSA(threat=threat, samples=samples, name=name, label=label)
 
 
-def pgd_factory(name: str) -> Factory:
+def pgd_factory(name: str, keep: Keep = "last") -> Factory:
     label, objective = OBJECTIVES[name]
     return lambda threat, steps, restarts, step_size: PGD(
         threat=threat,
@@ -76,6 +82,7 @@ def pgd_factory(name: str) -> Factory:
         steps=steps,
         step_size=step_size,
         restarts=restarts,
+        keep=keep,
         name=name,
         label=label,
     )
@@ -88,6 +95,7 @@ SUITES: Mapping[str, tuple[str, ...]] = {
     "objectives": ("pgd", "pgd-cw", "pgd-dlr", "si-pgd", "pgd-pm", "pgd-std"),
     "standard": AUTOATTACK,
     "standard-bf16": AUTOATTACK,
+    "quick": ("pgd-sm", "apgd-cw-t"),
     "fast": ("pgd-pm", "pgd-std", "apgd-t", "fab-t-audit", "square-audit"),
     "rand": ("apgd-ce", "apgd-dlr"),
     "blackbox": ("square", "spsa-128", "spsa-256", "spsa-512", "rays"),
@@ -106,6 +114,7 @@ class Preset:
 PRESETS: Mapping[str, Preset] = {
     "standard": Preset("cascade", "tf32"),
     "standard-bf16": Preset("cascade", "auto"),
+    "quick": Preset("cascade", "auto"),
     "fast": Preset("cascade", "auto"),
     "blackbox": Preset("cascade", "auto"),
     "rand": Preset("cascade", "float32", draws=20),

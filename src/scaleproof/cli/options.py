@@ -46,10 +46,10 @@ Limit = Annotated[int | None, typer.Option(help="Take the first N images only.",
 Attacks = Annotated[
     str,
     typer.Option(
-        help="Suites (paper, objectives, standard, standard-bf16, fast, rand, blackbox) or attacks, by commas: "
+        help="Suites (paper, objectives, standard, standard-bf16, quick, fast, rand, blackbox) or attacks, by commas: "
         "fgsm, pgd, pgd-cw, pgd-dlr, si-pgd, pgd-pm (probability margin), pgd-std (standardised logits), "
-        "apgd-ce, apgd-dlr, apgd-si, apgd-t, fab-t, square, spsa-128, spsa-256, spsa-512, rays, fab-t-audit, "
-        "square-audit (on a sample of the images, with a bound); "
+        "pgd-sm (their margin), apgd-ce, apgd-dlr, apgd-si, apgd-t, apgd-cw-t, fab-t, square, spsa-128, spsa-256, "
+        "spsa-512, rays, fab-t-audit, square-audit (on a sample of the images, with a bound); "
         "from elsewhere: torchattacks:NAME, foolbox:NAME, module:function."
     ),
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,15 @@ def checked_outcome(defense: Defense, outcome: object) -> Outcome:
                 "take its mean over the batch"
             )
     return outcome
+
+
+def check_names(names: Sequence[str], defense: Defense) -> None:
+    """Each term of any step has its place in the record of an epoch."""
+    if len(names) > MOST_TERMS:
+        raise ValueError(
+            f"{type(defense).__name__} must return at most {MOST_TERMS} terms in all steps together, got {len(names)}, "
+            f"of late {names[-1]!r}: let a term keep its name from step to step"
+        )
 
 
 def checked_validation(config: TrainConfig, count: int) -> int:
@@ -242,14 +251,16 @@ def check_last_batch(classifier: Classifier, x: Tensor, batch: int, count: int, 
     """BatchNorm has no statistics of one number: behind a pooling it needs two images in each process's part."""
     last, small = count % batch or batch, list[str]()
 
-    def look(module: Norm, given: tuple[Tensor, ...]) -> None:
-        if given[0].numel() == len(x) * given[0].shape[1]:
+    def look(module: Norm, given: tuple[Tensor, ...], named: dict[str, Tensor]) -> None:
+        values = given[0] if given else named["input"]
+        if values.numel() == len(x) * values.shape[1]:
             small.append(type(module).__name__)
 
     if last >= 2 * group.size:
         return
     norms = [module for module in classifier.modules() if isinstance(module, Norm) and module.training]
-    hooks = [norm.register_forward_pre_hook(look) for norm in norms if not isinstance(norm, SyncBatchNorm)]
+    alone = [norm for norm in norms if not isinstance(norm, SyncBatchNorm)]
+    hooks = [norm.register_forward_pre_hook(look, with_kwargs=True) for norm in alone]
     try:
         with evaluating(classifier), random_state_kept(x.device), torch.no_grad():
             classifier(x)

@@ -18,7 +18,7 @@ from scaleproof.rng import seeded
 from scaleproof.speed import GraphCache, Speed, choose
 from scaleproof.speed.fold import is_own
 from scaleproof.speed.precision import has_fast_bf16
-from scaleproof.training.checks import MOST_TERMS, checked_outcome
+from scaleproof.training.checks import MOST_TERMS, check_names, checked_outcome
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.diverged import First, masks, numbers, told
 from scaleproof.training.images import Resident
@@ -154,6 +154,7 @@ class Stepper:
         """Add this batch to the running totals."""
         outputs = logits(outcome.output)
         self.names += [name for name in outcome.terms if name not in self.names]
+        check_names(self.names, self.defense)
         terms = [outcome.terms.get(name, outputs.new_zeros(())).detach() for name in self.names]
         self.first.look(outputs, terms)
         right = (outputs.argmax(1) == y).sum()
@@ -168,7 +169,8 @@ class Stepper:
         self.totals.zero_()
         rows, right, *sums = totals.tolist()
         means = {name: value / max(rows, 1) for name, value in zip(self.names, sums, strict=False)}
-        return {"loss": sum(means.values()), **means, "train_accuracy": right / max(rows, 1)}
+        loss = {"loss": sum(means.values())}  # first, also where a term of some steps is called so
+        return loss | means | loss | {"train_accuracy": right / max(rows, 1)}
 
     def is_finite(self, *, weights: bool = False) -> bool:
         """Whether the running totals are numbers, and the weights too where they are asked for."""
