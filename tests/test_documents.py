@@ -121,6 +121,12 @@ def test_the_commands_on_defenses_run(tmp_path: Path, monkeypatch: pytest.Monkey
     )
 
 
+def test_the_page_on_budgets_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "budget.md").read_text(), re.DOTALL)
+    exec(compile(block, "budget.md", "exec"), {"__name__": "page"})
+    assert capsys.readouterr().out.count("Share(") == 2
+
+
 def test_the_page_on_comparisons_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "report.md").read_text(), re.DOTALL)
     page: dict[str, Any] = {"__name__": "page"}
