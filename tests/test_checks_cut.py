@@ -78,6 +78,7 @@ def test_an_evaluation_is_told_and_kept_when_its_checks_are_cut(
     assert (folder / "units" / "checks" / "scale.npz").stat().st_mtime_ns == before
 
     monkeypatch.undo()
+    monkeypatch.setattr("scaleproof.cli.evaluate.PATIENCE", float("inf"))
     printed, errors = run(folder)
     assert "worst case" not in errors, "who does not wait sees it once"
     assert "Examined: 23 checks passed, none failed." in printed
