@@ -217,7 +217,7 @@ def test_fewer_images_are_told_without_their_digest_and_switches_are_on_or_off()
         "settings": {"images": 60, "pixels": "54c1", "keep_examples": True, "checks": False, "head": "fc"}
     }
     now: dict[str, object] = {"images": 50, "pixels": "20db", "checks": True, "head": None}
-    told = "checks was off, is on; head was 'fc', is None; images was 60, is 50"
+    told = "checks was off, is on; head was 'fc', is not given; images was 60, is 50"
     assert changes(before, now | {"keep_examples": True}) == told
     now |= {"checks": False, "head": "fc"}
     assert changes(before, now) == "images was 60, is 50; keep_examples was on, is off"

@@ -198,9 +198,9 @@ def test_a_loss_that_is_not_a_number_is_an_error_and_keeps_the_checkpoints(tmp_p
     [
         (
             replace(QUICK, batch_size=70),
-            "batch must not be larger than the training set, got 70 for 58 images",
+            "batch must not be larger than the training set, got 70 for the 58 images",
         ),
-        (replace(QUICK, batch_size=59), "got 59 for 58 images"),
+        (replace(QUICK, batch_size=59), "got 59 for the 58 images"),
     ],
 )
 def test_a_batch_larger_than_the_data_is_refused(config: TrainConfig, message: str) -> None:

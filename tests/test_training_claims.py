@@ -94,9 +94,7 @@ def test_other_attacks_on_a_finished_training_need_no_other_training() -> None:
 
 def test_first_weights_are_told_only_where_nothing_explains_them(monkeypatch: pytest.MonkeyPatch) -> None:
     train(*SMALL)
-    assert "run holds a run with other settings (config.seed was 0, is 1): give" in train(
-        *SMALL, "--seed", "1"
-    )
+    assert "run holds a run with other settings (seed was 0, is 1): give" in train(*SMALL, "--seed", "1")
     other = [*SMALL, "--model", "networks:dropping"]
     assert "(architecture was 'networks:without_norm', is 'networks:dropping'): give" in train(*other)
     monkeypatch.setattr("scaleproof.train.weights_digest", lambda _: "0" * 64)

@@ -18,6 +18,7 @@ FOLLOWS = {  # what is not told where another setting explains it
     "network_source_sha256": {"architecture"},
     "first_weights": {"architecture", "config.seed", "data", "network_source_sha256", "pixels"},
     "held_out": {"config.validation", "pixels"},
+    "config.schedule.epochs.length": {"config.epochs"},
 }
 DIGESTS = {
     "defense.source_sha256": "the file of its defense changed",
@@ -74,7 +75,8 @@ def shortened(item: Difference) -> tuple[str, str, str]:
     """A leaf with both values in few words: of long ones the part where they begin to differ."""
     if is_switch(item):
         return item[0], "on" if item[1] else "off", "on" if item[2] else "off"
-    path, old, new = item[0], repr(item[1]), repr(item[2])
+    path = item[0].removeprefix("config.")  # as the options of a training are called
+    old, new = ("not given" if value is None else repr(value) for value in item[1:])
     if max(len(old), len(new)) <= LONGEST:
         return path, old, new
     letters = enumerate(zip(old, new, strict=False))

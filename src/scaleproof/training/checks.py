@@ -237,8 +237,8 @@ def check_identity(then: Mapping[str, Any] | None, now: Mapping[str, Any], folde
 def check_batch(batch: int, count: int, group: Group = ALONE) -> None:
     if batch > count:
         raise ValueError(
-            f"a batch must not be larger than the training set, got {batch} for {count} images: "
-            "give a smaller batch_size (--batch-size)"
+            f"a batch must not be larger than the training set, got {batch} for the {count} images "
+            "that are not held out: give a smaller batch_size (--batch-size)"
         )
     if batch < group.size:
         raise ValueError(
