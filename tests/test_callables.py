@@ -14,11 +14,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 from scaleproof import PGD, Threat
 from scaleproof.attacks import Attack, Nearest, Sampled
 from scaleproof.attacks.base import attack_settings
-from scaleproof.callables import is_foreign, name_of, source_digest, sources
+from scaleproof.callables import is_foreign, name_of, raised, source_digest, sources
 from scaleproof.defenses import AdversarialTraining, Inner, defense_settings
 from scaleproof.differences import differences
 from scaleproof.losses import cross_entropy
@@ -151,3 +152,16 @@ def test_a_file_that_is_called_as_one_of_pythons_is_ones_own(
 
 def test_what_has_no_source_has_no_digest() -> None:
     assert source_digest(len) is None
+
+
+def calls_torch() -> None:
+    torch.nn.Linear(2, 3)(torch.ones(5))
+
+
+def test_what_a_function_raised_is_told_with_its_own_line() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        calls_torch()
+    line = calls_torch.__code__.co_firstlineno + 1
+    assert f"theirs raised RuntimeError (test_callables.py, line {line}): mat" in str(
+        raised("theirs", caught.value)
+    )

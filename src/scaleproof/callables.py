@@ -79,8 +79,9 @@ def digest_now(named: Any) -> str | None:
 
 
 def raised(what: str, error: Exception) -> ValueError:
-    """The error that tells what somebody's function raised, and where."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
+    """The error that tells what somebody's function raised, and where in code that is no installed package's."""
+    places = traceback.extract_tb(error.__traceback__)[1:] or traceback.extract_tb(error.__traceback__)
+    place = [one for one in places if "site-packages" not in one.filename or one is places[0]][-1]
     where = f"{Path(place.filename).name}, line {place.lineno}"
     return ValueError(f"{what} raised {type(error).__name__} ({where}): {error}")
 
