@@ -18,6 +18,7 @@ from helpers import LinearNet, decisions, images
 from scaleproof import Classifier, Threat, evaluate, examine, load_model, scale_sweep, suite
 from scaleproof.analysis.subject import Subject
 from scaleproof.attacks import PGD, fgsm, preset
+from scaleproof.attacks.suites import as_attacks
 from scaleproof.gate import Rules, gate
 from scaleproof.images import as_images
 from scaleproof.models.specs import LoadedModel
@@ -113,12 +114,20 @@ def test_attacks_alone_or_from_a_generator() -> None:
     assert [row.attack for row in scale_sweep(NET, (X, Y), ATTACK, alphas=(1.0, 2.0)).rows] == ["pgd", "pgd"]
 
 
+@pytest.mark.parametrize("given", [["pgd", "si-pgd"], ("PGD", "si-pgd"), ["pgd,si-pgd"]])
+def test_names_in_a_list_are_those_in_one_text(given: Any) -> None:
+    assert as_attacks(given) == suite("pgd,si-pgd")
+    assert preset("standard") == getattr(as_attacks(["standard"]), "preset", None)
+    with pytest.raises(ValueError, match="no attack or suite is called 'nothing'"):
+        as_attacks([*given, "nothing"])
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ([PGD], r"attacks must be made before they are given, got the class PGD: give PGD\(...\)"),
         (PGD, r"got the class PGD: give PGD\(...\)"),
-        (["pgd", "si-pgd"], r"got the name 'pgd': give suite\('pgd'\), or all names in one text"),
+        ([ATTACK, "pgd"], r"got the name 'pgd': give suite\('pgd'\), or all names in one text"),
         ([8 / 255], r"attacks must be such as PGD\(...\), .* got float"),
         (None, r"attacks must be such as PGD\(...\), .* got NoneType"),
         (fgsm, r"a function is given as Foreign\(fgsm, name="),

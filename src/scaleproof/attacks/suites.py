@@ -180,15 +180,17 @@ def suite(
     return found
 
 
-AnyAttacks = Attack | Sequence[Attack] | str
+AnyAttacks = Attack | Sequence[Attack] | Sequence[str] | str
 
 
 def as_attacks(attacks: AnyAttacks) -> tuple[Attack, ...]:
-    """Attacks by name, one alone or several, checked; a suite stays one."""
+    """Attacks by name, one name or several, or made already, checked; a suite stays one."""
     if isinstance(attacks, str):
         return suite(attacks)
     if isinstance(attacks, Suite):
         return attacks
+    if isinstance(attacks, list | tuple) and attacks and all(isinstance(one, str) for one in attacks):
+        return suite(",".join(attacks))
     several = isinstance(attacks, Iterable) and not isinstance(attacks, type)
     return unique(tuple(attacks) if several else (attacks,))  # type: ignore[arg-type]
 
