@@ -114,6 +114,12 @@ def test_attacks_alone_or_from_a_generator() -> None:
     assert [row.attack for row in scale_sweep(NET, (X, Y), ATTACK, alphas=(1.0, 2.0)).rows] == ["pgd", "pgd"]
 
 
+def test_attacks_are_those_of_the_paper_where_none_are_given() -> None:
+    names = [attack.name for attack in suite("paper")]
+    assert [one.name for one in evaluate(NET, (X, Y)).attacks] == names
+    assert [row.attack for row in scale_sweep(NET, (X, Y), alphas=(1.0,)).rows] == names
+
+
 @pytest.mark.parametrize("given", [["pgd", "si-pgd"], ("PGD", "si-pgd"), ["pgd,si-pgd"]])
 def test_names_in_a_list_are_those_in_one_text(given: Any) -> None:
     assert as_attacks(given) == suite("pgd,si-pgd")
