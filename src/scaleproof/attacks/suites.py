@@ -213,7 +213,10 @@ def unique(attacks: Sequence[Attack]) -> tuple[Attack, ...]:
     names = [attack.name for attack in attacks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice or not attacks:
-        raise ValueError(f"attack names must be unique and at least one, got {', '.join(names) or 'none'}")
+        cure = f": give one {twice[0]} another name=, or ask for a name once" if twice else ""
+        raise ValueError(
+            f"attack names must be unique and at least one, got {', '.join(names) or 'none'}{cure}"
+        )
     if any(attack.threat != attacks[0].threat for attack in attacks):
         found = ", ".join(f"{one.name} {one.threat.norm} eps {one.threat.eps}" for one in attacks)
         raise ValueError(
