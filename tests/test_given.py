@@ -39,6 +39,8 @@ PAIRS: dict[str, Any] = {
     "arrays": (X.numpy(), Y.numpy()),
     "a list": [X, Y],
     "float64": (X.double().numpy(), Y.numpy()),
+    "a tensor of float64": (X.double(), Y),
+    "a loader of float64": DataLoader(TensorDataset(X.double(), Y), batch_size=5),
     "narrow labels": (X.numpy(), Y.numpy().astype(np.uint8)),
     "labels in a list": (X, Y.tolist()),
     "a loader": DataLoader(TensorDataset(X, Y), batch_size=5),
@@ -49,6 +51,13 @@ PAIRS: dict[str, Any] = {
 @pytest.mark.parametrize("name", PAIRS)
 def test_images_in_every_usual_form_give_the_same_verdicts(name: str) -> None:
     assert same(evaluate(NET, PAIRS[name], [ATTACK]).arrays())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_images_are_those_in_float32(dtype: torch.dtype) -> None:
+    found, expected = (evaluate(NET, (x, Y), [ATTACK]).arrays() for x in (X.to(dtype), X.to(dtype).float()))
+    assert np.array_equal(found["digest__pgd"], expected["digest__pgd"])
+    assert [one.passed for one in examine(NET, (X.to(dtype), Y))]
 
 
 def test_bytes_in_an_array_are_those_of_a_dataset() -> None:
