@@ -19,6 +19,7 @@ from scaleproof import Classifier, Threat, evaluate, examine, load_model, scale_
 from scaleproof.analysis.subject import Subject
 from scaleproof.attacks import PGD, fgsm, preset
 from scaleproof.attacks.suites import as_attacks
+from scaleproof.contract import understood
 from scaleproof.gate import Rules, gate
 from scaleproof.images import as_images
 from scaleproof.models.specs import LoadedModel
@@ -186,6 +187,21 @@ def test_models_that_cannot_be_used_are_refused_in_words(given: Any, message: st
     for call in calls:
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_in_other_formats_than_float32_are_refused_with_what_to_do(dtype: torch.dtype) -> None:
+    net = LinearNet(4).to(dtype).eval()
+    for call in (evaluate, examine, Subject.of):
+        with pytest.raises(
+            ValueError, match=rf"are {dtype}\): convert it with \.float\(\): verdicts are float32"
+        ):
+            call(net, (X, Y))  # type: ignore[operator]
+
+
+def test_too_little_memory_is_no_fault_of_the_images() -> None:
+    with pytest.raises(torch.OutOfMemoryError), understood(X, NET):
+        raise torch.OutOfMemoryError("out of memory")
 
 
 def test_a_network_with_a_part_called_classifier_is_itself_the_model() -> None:
