@@ -199,6 +199,27 @@ def test_weights_in_other_formats_than_float32_are_refused_with_what_to_do(dtype
             call(net, (X, Y))  # type: ignore[operator]
 
 
+class Normalising(nn.Module):
+    """A network that normalises by itself, as the trace of it does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.full((1, 3, 1, 1), 0.5))
+        self.net = LinearNet(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.net(x - self.mean)
+        return logits
+
+
+def test_images_with_channels_last_are_refused_in_one_voice(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(
+        ValueError, match=r"does not take these images, torch.float32 of shape \(8, 4, 4, 6\)"
+    ):
+        evaluate(Normalising().eval(), (torch.rand(12, 4, 4, 6), Y), [ATTACK])
+    assert capfd.readouterr() == ("", "")
+
+
 def test_too_little_memory_is_no_fault_of_the_images() -> None:
     with pytest.raises(torch.OutOfMemoryError), understood(X, NET):
         raise torch.OutOfMemoryError("out of memory")
