@@ -217,8 +217,10 @@ def test_bad_options(words: dict[str, object], message: str) -> None:
 
 def test_names_must_be_unique() -> None:
     net, data = case(4, 0)
-    with pytest.raises(ValueError, match="attack names must be unique"):
-        evaluate(net, data, [PGD(), PGD()])
+    with pytest.raises(
+        ValueError, match=r"attack names must be unique.*got pgd, pgd: give one pgd another name="
+    ):
+        evaluate(net, data, (PGD(steps=2), PGD(steps=3)))
     with pytest.raises(ValueError, match="Did you mean 'si-pgd'"):
         suite("sipgd")
 

@@ -18,6 +18,8 @@ from helpers import LinearNet, decisions, images
 from scaleproof import Classifier, Threat, evaluate, examine, load_model, scale_sweep, suite
 from scaleproof.analysis.subject import Subject
 from scaleproof.attacks import PGD, fgsm, preset
+from scaleproof.attacks.suites import as_attacks
+from scaleproof.contract import understood
 from scaleproof.gate import Rules, gate
 from scaleproof.images import as_images
 from scaleproof.models.specs import LoadedModel
@@ -38,6 +40,8 @@ PAIRS: dict[str, Any] = {
     "arrays": (X.numpy(), Y.numpy()),
     "a list": [X, Y],
     "float64": (X.double().numpy(), Y.numpy()),
+    "a tensor of float64": (X.double(), Y),
+    "a loader of float64": DataLoader(TensorDataset(X.double(), Y), batch_size=5),
     "narrow labels": (X.numpy(), Y.numpy().astype(np.uint8)),
     "labels in a list": (X, Y.tolist()),
     "a loader": DataLoader(TensorDataset(X, Y), batch_size=5),
@@ -48,6 +52,13 @@ PAIRS: dict[str, Any] = {
 @pytest.mark.parametrize("name", PAIRS)
 def test_images_in_every_usual_form_give_the_same_verdicts(name: str) -> None:
     assert same(evaluate(NET, PAIRS[name], [ATTACK]).arrays())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_images_are_those_in_float32(dtype: torch.dtype) -> None:
+    found, expected = (evaluate(NET, (x, Y), [ATTACK]).arrays() for x in (X.to(dtype), X.to(dtype).float()))
+    assert np.array_equal(found["digest__pgd"], expected["digest__pgd"])
+    assert [one.passed for one in examine(NET, (X.to(dtype), Y))]
 
 
 def test_bytes_in_an_array_are_those_of_a_dataset() -> None:
@@ -113,12 +124,26 @@ def test_attacks_alone_or_from_a_generator() -> None:
     assert [row.attack for row in scale_sweep(NET, (X, Y), ATTACK, alphas=(1.0, 2.0)).rows] == ["pgd", "pgd"]
 
 
+def test_attacks_are_those_of_the_paper_where_none_are_given() -> None:
+    names = [attack.name for attack in suite("paper")]
+    assert [one.name for one in evaluate(NET, (X, Y)).attacks] == names
+    assert [row.attack for row in scale_sweep(NET, (X, Y), alphas=(1.0,)).rows] == names
+
+
+@pytest.mark.parametrize("given", [["pgd", "si-pgd"], ("PGD", "si-pgd"), ["pgd,si-pgd"]])
+def test_names_in_a_list_are_those_in_one_text(given: Any) -> None:
+    assert as_attacks(given) == suite("pgd,si-pgd")
+    assert preset("standard") == getattr(as_attacks(["standard"]), "preset", None)
+    with pytest.raises(ValueError, match="no attack or suite is called 'nothing'"):
+        as_attacks([*given, "nothing"])
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ([PGD], r"attacks must be made before they are given, got the class PGD: give PGD\(...\)"),
         (PGD, r"got the class PGD: give PGD\(...\)"),
-        (["pgd", "si-pgd"], r"got the name 'pgd': give suite\('pgd'\), or all names in one text"),
+        ([ATTACK, "pgd"], r"got the name 'pgd': give suite\('pgd'\), or all names in one text"),
         ([8 / 255], r"attacks must be such as PGD\(...\), .* got float"),
         (None, r"attacks must be such as PGD\(...\), .* got NoneType"),
         (fgsm, r"a function is given as Foreign\(fgsm, name="),
@@ -162,6 +187,42 @@ def test_models_that_cannot_be_used_are_refused_in_words(given: Any, message: st
     for call in calls:
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_in_other_formats_than_float32_are_refused_with_what_to_do(dtype: torch.dtype) -> None:
+    net = LinearNet(4).to(dtype).eval()
+    for call in (evaluate, examine, Subject.of):
+        with pytest.raises(
+            ValueError, match=rf"are {dtype}\): convert it with \.float\(\): verdicts are float32"
+        ):
+            call(net, (X, Y))  # type: ignore[operator]
+
+
+class Normalising(nn.Module):
+    """A network that normalises by itself, as the trace of it does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.full((1, 3, 1, 1), 0.5))
+        self.net = LinearNet(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.net(x - self.mean)
+        return logits
+
+
+def test_images_with_channels_last_are_refused_in_one_voice(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(
+        ValueError, match=r"does not take these images, torch.float32 of shape \(8, 4, 4, 6\)"
+    ):
+        evaluate(Normalising().eval(), (torch.rand(12, 4, 4, 6), Y), [ATTACK])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_too_little_memory_is_no_fault_of_the_images() -> None:
+    with pytest.raises(torch.OutOfMemoryError), understood(X, NET):
+        raise torch.OutOfMemoryError("out of memory")
 
 
 def test_a_network_with_a_part_called_classifier_is_itself_the_model() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from model_zoo import images, seeded, timm_model
+from scaleproof.attacks import suite
 from scaleproof.models import Classifier, build, load_model, save_model, weights_digest
 from scaleproof.models import specs as specs_module
 
@@ -250,3 +252,20 @@ def test_a_run_that_is_not_finished_and_a_file_for_a_module_are_told(tmp_path: P
         load_model(str(tmp_path))
     with pytest.raises(ValueError, match="did you mean 'mynet:build', without the ending"):
         load_model("mynet.py:build")
+
+
+@pytest.mark.parametrize("ending", ["", ".py"])
+def test_a_path_for_a_module_is_told_the_folder_to_go_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    (tmp_path / "net_by_path.py").write_text("from torch import nn\ndef build(): return nn.Linear(3, 2)\n")
+    for folder, told in (
+        (f"{tmp_path}", f"cd {re.escape(str(tmp_path))} and "),
+        ("sub", "cd sub and "),
+        (".", ""),
+    ):
+        for call in (load_model, suite):
+            with pytest.raises(ValueError, match=f"a module is no path, so {told}give 'net_by_path:build'"):
+                call(f"{folder}/net_by_path{ending}:build")
+    monkeypatch.chdir(tmp_path)
+    assert load_model("net_by_path:build").architecture == "Linear"

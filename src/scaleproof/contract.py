@@ -164,13 +164,23 @@ def understood(x: Tensor, model: nn.Module) -> Iterator[None]:
     """What a model raises on its first images, explained with their shape and kind."""
     try:
         yield
+    except torch.OutOfMemoryError:  # no fault of theirs, and explained elsewhere
+        raise
     except (RuntimeError, AssertionError, TypeError, IndexError) as error:
         kinds = {str(parameter.dtype) for parameter in model.parameters()} or {"none"}
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(
             f"the model does not take these images, {x.dtype} of shape {tuple(x.shape)} "
-            f"(its parameters are {', '.join(sorted(kinds))}): {channels_hint(x, model)}{first}"
+            f"(its parameters are {', '.join(sorted(kinds))}): {kind_hint(model) or channels_hint(x, model)}{first}"
         ) from error
+
+
+def kind_hint(model: nn.Module) -> str:
+    """What to do where a model's weights are no float32, as images are."""
+    kinds = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    if kinds <= {torch.float32}:
+        return ""
+    return "convert it with .float(): verdicts are float32. The network's own words: "
 
 
 def channels_hint(x: Tensor, model: nn.Module) -> str:

@@ -53,7 +53,7 @@ Arrays = Mapping[str, NDArray[Any]]
 def evaluate(
     model: AnyModel,
     images: AnyImages,
-    attacks: AnyAttacks,
+    attacks: AnyAttacks = "paper",
     *,
     mode: Mode | None = None,
     seed: int = 0,

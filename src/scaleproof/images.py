@@ -81,11 +81,11 @@ def unusable(images: object) -> str:
 
 
 def image_tensor(images: Tensor | NDArray[Any]) -> Tensor:
-    """Tensors as they are; arrays as a Dataset takes them: bytes divided by 255, floats as float32."""
+    """Floats as float32, as verdicts are; the bytes of an array divided by 255, as a Dataset takes them."""
     from scaleproof.data.dataset import to_unit_floats  # its package loads Pillow
 
     if isinstance(images, Tensor):
-        return images
+        return images.float() if images.is_floating_point() else images
     if not isinstance(images, np.ndarray):
         raise ValueError(f"images must be a tensor or a numpy array, got {type(images).__name__}: stack them")
     if images.dtype != np.uint8 and images.dtype.kind != "f":
@@ -116,7 +116,7 @@ def gathered_batches(loader: DataLoader[Any]) -> TensorImages:
             f"a DataLoader must give batches of images of one size and of labels (N,), got images "
             f"{' and '.join(map(str, shapes))}, labels {tuple(y[0].shape)}: resize them, or give batch_size=256"
         )
-    return TensorImages(torch.cat(x), torch.cat(y))
+    return TensorImages(image_tensor(torch.cat(x)), torch.cat(y))
 
 
 def labelled_batch(batch: object) -> tuple[Tensor, Tensor]:

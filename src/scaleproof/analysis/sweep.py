@@ -82,7 +82,7 @@ class Sweep:
 def scale_sweep(
     model: AnyModel,
     images: AnyImages,
-    attacks: AnyAttacks,
+    attacks: AnyAttacks = "paper",
     *,
     alphas: Sequence[float] = ALPHAS,
     seed: int = 0,

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.foreign import Foreign
-from scaleproof.models.specs import called, importing_from_here
+from scaleproof.models.specs import called, check_module_name, importing_from_here
 from scaleproof.threat import DEFAULT_THREAT, Threat
 
 NORMS = {"linf": "Linf", "l2": "L2"}  # as AutoAttack and torchattacks write them
@@ -54,6 +54,7 @@ def named_attack(
     if package in known:
         return known[package](spec, threat, starts, offered)
     asked = {"steps": steps, "restarts": restarts, "step_size": step_size}
+    check_module_name(spec, package, f"an attack from elsewhere must be {SPEC}")
     with importing_from_here():
         found = attribute(spec, imported(package), name)
         own = own_attack(spec, found, threat, {k: v for k, v in asked.items() if v is not None})

@@ -180,15 +180,17 @@ def suite(
     return found
 
 
-AnyAttacks = Attack | Sequence[Attack] | str
+AnyAttacks = Attack | Sequence[Attack] | Sequence[str] | str
 
 
 def as_attacks(attacks: AnyAttacks) -> tuple[Attack, ...]:
-    """Attacks by name, one alone or several, checked; a suite stays one."""
+    """Attacks by name, one name or several, or made already, checked; a suite stays one."""
     if isinstance(attacks, str):
         return suite(attacks)
     if isinstance(attacks, Suite):
         return attacks
+    if isinstance(attacks, list | tuple) and attacks and all(isinstance(one, str) for one in attacks):
+        return suite(",".join(attacks))
     several = isinstance(attacks, Iterable) and not isinstance(attacks, type)
     return unique(tuple(attacks) if several else (attacks,))  # type: ignore[arg-type]
 
@@ -211,7 +213,10 @@ def unique(attacks: Sequence[Attack]) -> tuple[Attack, ...]:
     names = [attack.name for attack in attacks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice or not attacks:
-        raise ValueError(f"attack names must be unique and at least one, got {', '.join(names) or 'none'}")
+        cure = f": give one {twice[0]} another name=, or ask for a name once" if twice else ""
+        raise ValueError(
+            f"attack names must be unique and at least one, got {', '.join(names) or 'none'}{cure}"
+        )
     if any(attack.threat != attacks[0].threat for attack in attacks):
         found = ", ".join(f"{one.name} {one.threat.norm} eps {one.threat.eps}" for one in attacks)
         raise ValueError(

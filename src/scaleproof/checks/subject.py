@@ -15,7 +15,7 @@ from torch import Tensor
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.loop import Packing, Tick, perturb
 from scaleproof.attacks.pgd import PGD
-from scaleproof.contract import full_precision
+from scaleproof.contract import full_precision, understood
 from scaleproof.look import FIRST_LOOK
 from scaleproof.losses import Objective, cross_entropy, cw_margin, margin, misclassified
 from scaleproof.models.classifier import Classifier, device_of
@@ -67,7 +67,7 @@ class Subject:
     @cached_property
     def logits(self) -> Tensor:
         """Of all images, in float32."""
-        with self.chance("look"):
+        with self.chance("look"), understood(self.all_x, self.classifier):
             return self.oracle.judge_chance(self.all_x, self.all_y)[0]
 
     @cached_property

@@ -55,6 +55,7 @@ KeepExamples = Annotated[
 
 
 def command(
+    context: typer.Context,
     model: options.Model,
     data: options.OwnData = None,
     data_folder: options.DataFolder = None,
@@ -84,6 +85,7 @@ def command(
     """Attack a model and report its robust accuracy, an upper bound, with the verdict on every image."""
     words = locals()
     from scaleproof.attacks import preset
+    from scaleproof.cli.headless import by_default
     from scaleproof.cli.setup import Request, prepare
     from scaleproof.evaluator import checked_mode
 
@@ -96,7 +98,8 @@ def command(
     if keep_examples and draws > 1:
         raise ValueError(f"--keep-examples needs a model that answers alike each time, got {draws} draws")
     kept = {"keep_examples": True} if keep_examples else {}
-    job = prepare("evaluation", Request.of(words), {"mode": mode, "draws": draws, "checks": checks, **kept})
+    extra = {"mode": mode, "draws": draws, "checks": checks, **kept}
+    job = prepare("evaluation", Request.of(words), extra, usual=by_default(context, "attacks"))
     run(job, mode, allow_train_mode, draws, checks=checks, keep_examples=keep_examples, report=report)
 
 

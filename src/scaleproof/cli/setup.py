@@ -15,6 +15,7 @@ from scaleproof import __version__
 from scaleproof.attacks import Attack, suite
 from scaleproof.attacks.base import attack_settings
 from scaleproof.checks import IMAGES, Check, examine
+from scaleproof.cli.headless import possible
 from scaleproof.cli.live import GO_ON, live_checks
 from scaleproof.cli.options import number
 from scaleproof.data import Dataset, load, names
@@ -182,12 +183,14 @@ class Request:
         return loaded
 
 
-def prepare(kind: str, request: Request, extra: Mapping[str, object]) -> Job:
-    """Check every word, load what they name, and say where the run goes."""
+def prepare(kind: str, request: Request, extra: Mapping[str, object], *, usual: bool = False) -> Job:
+    """Check every word, load what they name, and say where the run goes; `usual` attacks are those not asked for."""
     attacks, speed, device = request.suite(), request.speed(), local_device(checked_device(request.device))
     checked_batch_size(request.batch_size, device)
     dataset = limited(images_of(request), request.limit)
     loaded = request.loaded(len(dataset.classes), device)
+    if usual and request.head is None:
+        attacks, loaded = possible(attacks, loaded, dataset)
     settings = {**settings_of(kind, request, attacks, loaded, dataset, device), **extra}
     words = [kind, Path(request.model).name.replace(":", "-"), dataset.name, settings_digest(settings)[:8]]
     return Job(

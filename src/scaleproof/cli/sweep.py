@@ -17,6 +17,7 @@ DEMO_IMAGES = 256
 
 
 def command(
+    context: typer.Context,
     model: options.Model,
     data: options.OwnData = None,
     data_folder: options.DataFolder = None,
@@ -44,15 +45,18 @@ def command(
     """Multiply a model's logits by alpha and watch each attack's verdict: the paper's Figure 1."""
     words = {**locals(), "restarts": None}
     from scaleproof.analysis import checked_alphas
+    from scaleproof.cli.headless import by_default
     from scaleproof.cli.setup import Request, prepare
 
     scales = [options.number(part, "alphas") for part in alphas.split(",")]
     checked_alphas(scales)
-    job = prepare("scale-sweep", Request.of(words), {"alphas": scales})
+    usual = by_default(context, "attacks")
+    job = prepare("scale-sweep", Request.of(words), {"alphas": scales}, usual=usual)
     run(job, scales, allow_train_mode, report)
 
 
 def demo(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("demo-report"),
     device: options.Device = "auto",
 ) -> None:
@@ -62,7 +66,7 @@ def demo(
     Console().print(
         f"An adversarially trained network, {DEMO_IMAGES} CIFAR-10 test images, four attacks at seven logit scales."
     )
-    command("demo", limit=DEMO_IMAGES, device=device, out=out)
+    command(context, "demo", limit=DEMO_IMAGES, device=device, out=out)
     Console().print(
         "\nNext:\n"
         "  scaleproof evaluate demo --attacks paper --limit 200    robust accuracy with all its evidence\n"

@@ -193,7 +193,7 @@ class Probe:
         return (
             f"the head must be a linear layer or 1x1 convolution with {classes} outputs that the logits "
             f"follow up to a positive scale, but {reason}; modules seen:{seen or ' none'}{more}\n{ADVICE}, "
-            "give `find_head` more and different images, or end the network at its logits; "
+            "give more and different images, or end the network at its logits; "
             "only attacks on cosines (si-pgd, apgd-si) need a head: --attacks pgd,pgd-cw,pgd-dlr does without"
         )
 

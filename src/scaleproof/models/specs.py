@@ -188,6 +188,7 @@ def importing_from_here() -> Iterator[None]:
 
 def imported(spec: str, name: str, rule: str = RULE) -> ModuleType:
     """A module by name; only its own absence is our error to explain, by the rule for such specs."""
+    check_module_name(spec, name, rule)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -198,6 +199,15 @@ def imported(spec: str, name: str, rule: str = RULE) -> ModuleType:
         if name.endswith(".py"):
             hint = f"; did you mean {spec.replace('.py:', ':')!r}, without the ending?"
         raise ValueError(f"{rule}, got {spec!r}: no module {name!r} here or installed{hint}") from error
+
+
+def check_module_name(spec: str, name: str, rule: str) -> None:
+    """Not a path: a module is looked for in the current folder, where it finds those that it imports."""
+    path = Path(name.removesuffix(".py"))
+    if path.name != path.as_posix() or name.startswith("."):
+        there = "" if path.parent == Path() else f"cd {path.parent} and "
+        wanted = spec.replace(name, path.name, 1)
+        raise ValueError(f"{rule}, got {spec!r}: a module is no path, so {there}give {wanted!r}")
 
 
 def factory_in(spec: str, module: ModuleType, name: str) -> Callable[[], Any]:

@@ -95,11 +95,12 @@ def followed(net: nn.Module) -> tuple[fx.GraphModule, nn.Module]:
 def same_graph(traced: Classifier, classifier: Classifier, images: Tensor) -> bool:
     """Whether the trace takes the very same steps back: behind no function stands another gradient than its own.
 
-    Code that asks for a tensor's kind may hide what depends on the size of a batch.
+    Code that asks for a tensor's kind may hide what depends on the size of a batch. The network itself comes first: of
+    images that it does not take, torch would print the lines of the trace.
     """
     for points in sizes(images):
-        found = [steps_back(one, points) for one in (traced, classifier)]
-        if found[0][0] != found[1][0] or apart(found[0][1], found[1][1]) > SAME_LOGITS:
+        (wanted, exact), (found, logits) = (steps_back(one, points) for one in (classifier, traced))
+        if found != wanted or apart(logits, exact) > SAME_LOGITS:
             return False
     return True
 
