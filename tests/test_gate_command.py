@@ -1,6 +1,7 @@
 """`scaleproof gate` and `scaleproof plan` as a person meets them: exit codes, comparisons, mistakes."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -52,14 +53,17 @@ def test_exit_codes(base: Path, tmp_path: Path) -> None:
     words = ["--steps", "2", "--batch-size", "16", "--out", str(tmp_path / "gate.json")]
     code, printed = asked("demo", "--min-robust", "10", *words)
     assert code == 0, printed
-    assert "PASS: wanted was robust accuracy of at least 10%; these attacks do not show otherwise" in printed
+    assert (
+        "PASS: robust accuracy of at least 10% was required; these attacks do not show otherwise" in printed
+    )
     document = json.loads((tmp_path / "gate.json").read_text())
     assert document["decision"] == "pass"
     assert document["sample"]["complete"]
     assert document["reliable"], "it was examined"
     code, printed = asked("demo", "--min-robust", "99")
     assert code == 1
-    assert "FAIL" in printed
+    assert re.search(r"FAIL: clean accuracy \(\d\d\.\d%\) is already below 99%: no attack was run\.", printed)
+    assert "Looked at" not in printed
     code, printed = asked("demo", "--min-robust", "40", "--budget", "0.001s", "--against", str(base))
     assert code == 3, printed
     assert "what was seen is too little to say" in printed
