@@ -80,3 +80,13 @@ def test_that_images_differ_is_said_once_above_the_tables(tmp_path: Path, severa
     ]
     expected = "Measured on other images than a: b. Differences to a say little." if several else OTHER
     assert said == [expected]
+
+
+def test_columns_of_a_cascade_are_marked(tmp_path: Path) -> None:
+    first, other = write_evaluation(tmp_path / "a"), write_other(tmp_path / "b")
+    compare([first, other], tmp_path / "plain.md")
+    assert "Cascade" not in (tmp_path / "plain.md").read_text()
+    change_json(other / "evaluation.json", "mode", value="cascade")
+    compare([first, other], tmp_path / "page.md")
+    note = "Cascade (Other network): the number of an attack is left by this attack and those before it."
+    assert (tmp_path / "page.md").read_text().count(note) == 2, "below the runs and below the differences"

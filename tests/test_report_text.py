@@ -149,6 +149,17 @@ def test_cascade_is_explained(tmp_path: Path) -> None:
     assert "ran as a cascade" in text
 
 
+def test_a_terminal_heads_a_cascade_as_what_is_left(tmp_path: Path) -> None:
+    document = json.loads((write_evaluation(tmp_path, optional=False) / "evaluation.json").read_text())
+    for attack in document["attacks"]:
+        attack["restarts"] = 1
+    heads = {
+        mode: str(evaluation_table({**document, "mode": mode}).columns[1].header)
+        for mode in ("cascade", "independent")
+    }
+    assert heads == {"cascade": "left after", "independent": "robust"}
+
+
 def test_an_unmeasured_mismatch_is_said(tmp_path: Path) -> None:
     folder = write_evaluation(tmp_path, optional=False)
     change_json(folder / "evaluation.json", "attacks", 4, "cosine_mismatch", value=None)
