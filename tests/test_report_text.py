@@ -245,3 +245,13 @@ def test_markdown_escape_is_one_line_without_markup(text: str) -> None:
 def test_classes_appear_once_each(folder: Path) -> None:
     lines = render_markdown(load_run(folder)).splitlines()
     assert [sum(line.startswith(f"| {name} |") for line in lines) for name in CLASSES] == [1] * 10
+
+
+@pytest.mark.parametrize(
+    ("device", "told"), [("cpu", "Precision float32 (TF32 is for GPUs);"), ("cuda", "Precision tf32;")]
+)
+def test_no_tf32_is_claimed_of_a_cpu(tmp_path: Path, device: str, told: str) -> None:
+    folder = write_evaluation(tmp_path, optional=False)
+    change_json(folder / "evaluation.json", "speed", "precision", value="tf32")
+    change_json(folder / "run.json", "hardware", "device", value=device)
+    assert told in render_markdown(load_run(folder))

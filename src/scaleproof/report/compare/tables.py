@@ -233,6 +233,9 @@ def side_by_side(caption: str, first: str, entries: Sequence[Entry], rows: Seque
 def settings_of(entry: Entry) -> list[tuple[str, str]]:
     """List the settings of a run, its attacks by name rather than by position."""
     plain = {name: value for name, value in entry.run.run.settings.items() if name != "attacks"}
+    ran, run = entry.evaluation.speed.precision if entry.evaluation else "", entry.run.run
+    if run.kind == "evaluation" and run.device == "cpu" and ran in ("tf32", "float32"):
+        plain |= dict.fromkeys(plain.keys() & {"precision"}, "float32")  # a CPU has no TF32
     pairs = [("kind", entry.run.run.kind), ("seed", str(entry.run.run.seed)), *flatten(plain)]
     pairs += attack_pairs(entry.evaluation)
     if entry.evaluation is not None:
