@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from scaleproof.report.latex import escape as escape_latex
 from scaleproof.report.latex import render_latex
 from scaleproof.report.markdown import escape as escape_markdown
 from scaleproof.report.markdown import render_markdown
+from scaleproof.report.tables import cost_table
 
 
 @pytest.fixture(scope="module")
@@ -255,3 +257,16 @@ def test_no_tf32_is_claimed_of_a_cpu(tmp_path: Path, device: str, told: str) -> 
     change_json(folder / "evaluation.json", "speed", "precision", value="tf32")
     change_json(folder / "run.json", "hardware", "device", value=device)
     assert told in render_markdown(load_run(folder))
+
+
+def test_costs_without_a_number_are_dashes(tmp_path: Path) -> None:
+    """Square takes no gradient steps; FAB moves no image that it does not break."""
+    folder = write_evaluation(tmp_path)
+    change_json(folder / "evaluation.json", "attacks", 0, "image_steps_per_second", value=0.0)
+    arrays = dict(np.load(folder / "verdicts.npz"))
+    np.savez(folder / "verdicts.npz", **{**arrays, "size__fgsm": np.zeros_like(arrays["size__fgsm"])})
+    run = load_run(folder)
+    assert run.evaluation is not None
+    first, second, *_ = cost_table(run, run.evaluation).rows
+    assert first.cells[-2:] == ("–", "–")
+    assert second.cells[-2:] == ("7,500.2", "0.031373")
