@@ -163,9 +163,22 @@ def test_plan_prints_what_it_computes() -> None:
 
     done = CliRunner().invoke(app, ["plan", "--robust", "50", "--half-width", "1", "--detect-drop", "2"])
     assert done.exit_code == 0
-    assert f"{images_for_half_width(0.5, 0.01)} images give 50%" in done.output
-    assert f"{images_for_drop(0.02, 0.05)} images, the same for both models" in done.output
+    assert f"{images_for_half_width(0.5, 0.01)} images give 50% ± 1 point (Wilson" in done.output
+    assert (
+        f"{images_for_drop(0.02, 0.05)} images, the same for both models, show a drop of 2 points"
+        in done.output
+    )
     for row in ("100", "1000", "10000"):
         assert f" {row} " in done.output
+    done = CliRunner().invoke(app, ["plan", "--detect-drop", "1"])
+    assert "show a drop of 1 point in 80% of all cases" in done.output
     done = CliRunner().invoke(app, ["plan", "--detect-drop", "9"])
     assert "drop must be at most the discordance" in str(done.exception)
+
+
+def test_plan_without_a_question_says_which_there_are() -> None:
+    done = CliRunner().invoke(app, ["plan"])
+    assert done.exit_code == 0
+    assert "Intervals around 50%" in done.output
+    assert "give --half-width for an interval" in done.output
+    assert "or --detect-drop for a drop" in done.output
