@@ -23,7 +23,7 @@ from scaleproof.analysis import (
     cosine_histograms,
     histogram,
 )
-from scaleproof.analysis.curves import lines_of
+from scaleproof.analysis.curves import lines_of, spoken
 from scaleproof.evaluation import AttackResult, Evaluation
 from scaleproof.threat import Threat
 
@@ -172,3 +172,8 @@ def test_classes_agree_with_the_evaluation() -> None:
     assert 0 < np.trace(found.confusion) < 12
     labels = decisions(net, subject.images.select(np.arange(12))[0])
     assert found.confusion.sum(axis=1).tolist() == np.bincount(labels, minlength=10).tolist()
+
+
+def test_progress_names_a_budget_in_four_digits() -> None:
+    names = [f"eps-{16 / 255!r}", "steps-100", "restarts"]
+    assert [spoken(name) for name in names] == ["eps 0.06275", "steps 100", "restarts"]

@@ -8,6 +8,8 @@ import pytest
 
 from report_fixtures import COUNT, change_json, share, write_evaluation, write_other
 from scaleproof.report.compare import compare
+from scaleproof.report.compare.entries import load_entries
+from scaleproof.report.compare.tables import settings_table
 
 OTHER = "Wide ResNet on CIFAR-10 and Other network were measured on different images: their difference says little"
 
@@ -80,3 +82,24 @@ def test_that_images_differ_is_said_once_above_the_tables(tmp_path: Path, severa
     ]
     expected = "Measured on other images than a: b. Differences to a say little." if several else OTHER
     assert said == [expected]
+
+
+def test_columns_of_a_cascade_are_marked(tmp_path: Path) -> None:
+    first, other = write_evaluation(tmp_path / "a"), write_other(tmp_path / "b")
+    compare([first, other], tmp_path / "plain.md")
+    assert "Cascade" not in (tmp_path / "plain.md").read_text()
+    change_json(other / "evaluation.json", "mode", value="cascade")
+    compare([first, other], tmp_path / "page.md")
+    note = "Cascade (Other network): the number of an attack is left by this attack and those before it."
+    assert (tmp_path / "page.md").read_text().count(note) == 2, "below the runs and below the differences"
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_tf32_differs_from_float32_on_a_gpu_alone(tmp_path: Path, device: str) -> None:
+    folders = [write_evaluation(tmp_path / "a"), write_other(tmp_path / "b")]
+    for folder, asked, ran in zip(folders, ("auto", "tf32"), ("float32", "tf32"), strict=True):
+        change_json(folder / "run.json", "settings", "precision", value=asked)
+        change_json(folder / "run.json", "hardware", "device", value=device)
+        change_json(folder / "evaluation.json", "speed", "precision", value=ran)
+    rows = {row.cells[0] for row in settings_table(load_entries(folders)).rows}
+    assert rows == ({"seed"} if device == "cpu" else {"seed", "precision"})

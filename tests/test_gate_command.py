@@ -1,6 +1,7 @@
 """`scaleproof gate` and `scaleproof plan` as a person meets them: exit codes, comparisons, mistakes."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -52,14 +53,17 @@ def test_exit_codes(base: Path, tmp_path: Path) -> None:
     words = ["--steps", "2", "--batch-size", "16", "--out", str(tmp_path / "gate.json")]
     code, printed = asked("demo", "--min-robust", "10", *words)
     assert code == 0, printed
-    assert "PASS: wanted was robust accuracy of at least 10%; these attacks do not show otherwise" in printed
+    assert (
+        "PASS: robust accuracy of at least 10% was required; these attacks do not show otherwise" in printed
+    )
     document = json.loads((tmp_path / "gate.json").read_text())
     assert document["decision"] == "pass"
     assert document["sample"]["complete"]
     assert document["reliable"], "it was examined"
     code, printed = asked("demo", "--min-robust", "99")
     assert code == 1
-    assert "FAIL" in printed
+    assert re.search(r"FAIL: clean accuracy \(\d\d\.\d%\) is already below 99%: no attack was run\.", printed)
+    assert "Looked at" not in printed
     code, printed = asked("demo", "--min-robust", "40", "--budget", "0.001s", "--against", str(base))
     assert code == 3, printed
     assert "what was seen is too little to say" in printed
@@ -159,9 +163,22 @@ def test_plan_prints_what_it_computes() -> None:
 
     done = CliRunner().invoke(app, ["plan", "--robust", "50", "--half-width", "1", "--detect-drop", "2"])
     assert done.exit_code == 0
-    assert f"{images_for_half_width(0.5, 0.01)} images give 50%" in done.output
-    assert f"{images_for_drop(0.02, 0.05)} images, the same for both models" in done.output
+    assert f"{images_for_half_width(0.5, 0.01)} images give 50% ± 1 point (Wilson" in done.output
+    assert (
+        f"{images_for_drop(0.02, 0.05)} images, the same for both models, show a drop of 2 points"
+        in done.output
+    )
     for row in ("100", "1000", "10000"):
         assert f" {row} " in done.output
+    done = CliRunner().invoke(app, ["plan", "--detect-drop", "1"])
+    assert "show a drop of 1 point in 80% of all cases" in done.output
     done = CliRunner().invoke(app, ["plan", "--detect-drop", "9"])
     assert "drop must be at most the discordance" in str(done.exception)
+
+
+def test_plan_without_a_question_says_which_there_are() -> None:
+    done = CliRunner().invoke(app, ["plan"])
+    assert done.exit_code == 0
+    assert "Intervals around 50%" in done.output
+    assert "give --half-width for an interval" in done.output
+    assert "or --detect-drop for a drop" in done.output

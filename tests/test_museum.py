@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from rich.console import Console
 
 from scaleproof import Classifier, Threat, load, load_model
 from scaleproof.checks import failed
-from scaleproof.museum import ANNEX, HEALTHY, HELD_BACK, ROOMS, SETTING, Room, examined, room, visit
+from scaleproof.cli.museum import show
+from scaleproof.museum import ANNEX, HEALTHY, HELD_BACK, ROOMS, SETTING, Room, Visit, examined, room, visit
 
 COUNT = 40
 CASES = [
@@ -74,3 +76,32 @@ def test_healthy_networks_are_not_accused(name: str) -> None:
     checks = examined(name).checks
     assert failed(checks) == (), [(check.name, check.value) for check in checks if not check.passed]
     assert all(check.passed for check in checks)  # every question could be asked
+
+
+@pytest.mark.parametrize("wing", [ROOMS, ANNEX])
+@pytest.mark.parametrize("width", [80, 200])
+def test_no_word_of_the_table_is_broken(wing: tuple[Room, ...], width: int) -> None:
+    visits = [
+        Visit(
+            room=one.name,
+            words=one.words,
+            strength=one.strengths[-1],
+            clean=1.0,
+            before=1.0,
+            checks=(),
+            caught_by=one.caught_by,
+            key=None if one.key is None else one.key.words,
+            after=1.0,
+        )
+        for one in wing
+    ]
+    console = Console(width=width)
+    with console.capture() as shown:
+        show(visits, 100, console)
+    text = shown.get()
+    for found in visits:
+        assert f"{found.room} " in text
+        assert found.caught_by in text
+        assert (found.key or "nothing is hidden") in text
+    assert ("Key of " in text) == (width == 80)
+    assert max(len(line) for line in text.splitlines() if "│" in line) <= width

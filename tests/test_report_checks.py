@@ -65,6 +65,17 @@ def test_failed_checks_come_first_with_meaning_and_advice(folder: Path) -> None:
     assert "| – | – | skipped | No other network was at hand. | Give one. |" in lines[1]
 
 
+def test_passed_checks_are_folded_and_say_nothing_of_what_to_do(folder: Path) -> None:
+    page = render_html(load_run(folder))
+    body = page[page.index('<section id="checks"') :]
+    body = body[: body.index("</section>")]
+    shown, folded = body.split("<details>")
+    assert "<summary>Checks that passed (1)</summary>" in folded
+    assert "Checks that failed or were skipped." in shown
+    assert ("Gradients are not zero" in shown, "Gradients are not zero" in folded) == (False, True)
+    assert ("What to do next" in shown, "What to do next" in folded) == (True, False)
+
+
 def test_a_page_without_checks_says_that_nobody_looked(tmp_path: Path) -> None:
     run = load_run(write_evaluation(tmp_path))
     for text in (render_markdown(run), render_latex(run), text_of(render_html(run))):

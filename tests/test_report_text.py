@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from scaleproof.report.latex import escape as escape_latex
 from scaleproof.report.latex import render_latex
 from scaleproof.report.markdown import escape as escape_markdown
 from scaleproof.report.markdown import render_markdown
+from scaleproof.report.tables import cost_table
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +151,17 @@ def test_cascade_is_explained(tmp_path: Path) -> None:
     assert "ran as a cascade" in text
 
 
+def test_a_terminal_heads_a_cascade_as_what_is_left(tmp_path: Path) -> None:
+    document = json.loads((write_evaluation(tmp_path, optional=False) / "evaluation.json").read_text())
+    for attack in document["attacks"]:
+        attack["restarts"] = 1
+    heads = {
+        mode: str(evaluation_table({**document, "mode": mode}).columns[1].header)
+        for mode in ("cascade", "independent")
+    }
+    assert heads == {"cascade": "left after", "independent": "robust"}
+
+
 def test_an_unmeasured_mismatch_is_said(tmp_path: Path) -> None:
     folder = write_evaluation(tmp_path, optional=False)
     change_json(folder / "evaluation.json", "attacks", 4, "cosine_mismatch", value=None)
@@ -234,3 +247,26 @@ def test_markdown_escape_is_one_line_without_markup(text: str) -> None:
 def test_classes_appear_once_each(folder: Path) -> None:
     lines = render_markdown(load_run(folder)).splitlines()
     assert [sum(line.startswith(f"| {name} |") for line in lines) for name in CLASSES] == [1] * 10
+
+
+@pytest.mark.parametrize(
+    ("device", "told"), [("cpu", "Precision float32 (TF32 is for GPUs);"), ("cuda", "Precision tf32;")]
+)
+def test_no_tf32_is_claimed_of_a_cpu(tmp_path: Path, device: str, told: str) -> None:
+    folder = write_evaluation(tmp_path, optional=False)
+    change_json(folder / "evaluation.json", "speed", "precision", value="tf32")
+    change_json(folder / "run.json", "hardware", "device", value=device)
+    assert told in render_markdown(load_run(folder))
+
+
+def test_costs_without_a_number_are_dashes(tmp_path: Path) -> None:
+    """Square takes no gradient steps; FAB moves no image that it does not break."""
+    folder = write_evaluation(tmp_path)
+    change_json(folder / "evaluation.json", "attacks", 0, "image_steps_per_second", value=0.0)
+    arrays = dict(np.load(folder / "verdicts.npz"))
+    np.savez(folder / "verdicts.npz", **{**arrays, "size__fgsm": np.zeros_like(arrays["size__fgsm"])})
+    run = load_run(folder)
+    assert run.evaluation is not None
+    first, second, *_ = cost_table(run, run.evaluation).rows
+    assert first.cells[-2:] == ("–", "–")
+    assert second.cells[-2:] == ("7,500.2", "0.031373")

@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from scaleproof.report import load_run
 from scaleproof.report.latex import render_latex
 from scaleproof.report.markdown import render_markdown
-from scaleproof.report.training.plots import curve_figure
+from scaleproof.report.training.plots import curve_figure, epoch_axis
 from training_report_fixtures import (
     LEAKING,
     result_object,
@@ -80,3 +81,13 @@ def test_a_collapse_from_no_great_height_is_named_where_it_is_no_chance(
     assert (
         "falls by 15.0 points, to 0.0%: then the guard speaks of catastrophic overfitting" in text
     ) == named
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 30])
+def test_epochs_are_counted_in_whole_numbers(count: int) -> None:
+    axes = Figure().add_subplot()
+    epoch_axis(axes, count)
+    low, high = axes.get_xlim()
+    shown = [tick for tick in axes.get_xticks() if low <= tick <= high]
+    assert shown
+    assert all(tick == round(tick) for tick in shown)

@@ -7,9 +7,12 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+from scaleproof.cli import seeds
 from scaleproof.cli.main import app
+from scaleproof.schemas import schema
 from test_train_command import QUICK, TESTS
 
 WORDS = ["at", *QUICK, "--epochs", "1", "--seeds", "0,1", "--no-report"]
@@ -65,6 +68,34 @@ def test_means_over_seeds_are_in_files(tmp_path: Path) -> None:
     assert json.loads((folder / "seeds.json").read_text()) == document, "other seeds do not take its place"
     others = json.loads((folder / "seeds-0-2.json").read_text())
     assert [run["seed"] for run in others["runs"]] == [0, 2]
+
+
+@pytest.mark.usefixtures("here")
+def test_weights_with_one_answer_are_told_beside_their_mean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    words = [*WORDS, "--model", "networks:constant", "--rate", "1e-9", "--out", str(tmp_path)]
+    printed = train(*words)
+    document = json.loads((tmp_path / "seeds.json").read_text())
+    assert document["one_answer"] == {"selected": [0, 1], "last": [0, 1], "leaking": [0, 1]}
+    pytest.importorskip("jsonschema").Draft202012Validator(schema("seeds")).validate(document)
+    told = "warning, last weights of seeds 0, 1: one answer, whatever the images show"
+    assert told in printed
+    assert told in (tmp_path / "seeds.md").read_text()
+    (alone,) = seeds.remarks({"one_answer": {"selected": [], "last": [1]}})
+    assert alone.startswith("warning, last weights of seed 1: one answer")
+
+
+def test_no_cell_of_the_means_is_broken_or_cut_on_a_narrow_terminal() -> None:
+    column = {"mean": 0.13, "deviation": 0.0707}
+    labels = ("clean", "PGD-20", "SI-PGD-20", "PGD-CW", "APGD-CE", "worst case")
+    found = [{**column, "label": label} for label in labels]
+    document = {"runs": [{}, {}], "results": dict.fromkeys(("selected", "last", "leaking"), found)}
+    console = Console(width=80)
+    with console.capture() as shown:
+        console.print(seeds.seeds_table(document))
+    assert shown.get().count("13.00 ± 7.07") == 18
 
 
 @pytest.mark.usefixtures("here")

@@ -191,11 +191,17 @@ def evaluations(
             batch_size=subject.batch_size,
             speed=subject.speed,
             store=kept.part(name),
-            progress=course.piece(name),
+            progress=course.piece(name, spoken(name)),
             allow_train_mode=bool(subject.findings),
         )
         for name, some in attacks.items()
     }
+
+
+def spoken(name: str) -> str:
+    """The name of an evaluation for people: four digits of its number will do."""
+    kind, _, number = name.partition("-")
+    return f"{kind} {float(number):.4g}" if number else kind
 
 
 def lines_of(places: Sequence[float], found: Sequence[Evaluation]) -> tuple[Line, ...]:

@@ -51,15 +51,15 @@ class Course:
     def __init__(self, report: Report, shares: Mapping[str, int]) -> None:
         self.report, self.shares = report, dict(shares)
 
-    def piece(self, name: str) -> Report:
-        """Where one piece reports to."""
+    def piece(self, name: str, label: str | None = None) -> Report:
+        """Where one piece reports to, under a label of its own where its name is none for people."""
         names = list(self.shares)
         before = sum(self.shares[other] for other in names[: names.index(name)])
         share, total = self.shares[name], sum(self.shares.values())
 
         def tell(at: Progress) -> None:
             done = before + round(share * at.done / max(at.total, 1))
-            self.report(replace(at, done=done, total=total, label=f"{name}, {at.label}"))
+            self.report(replace(at, done=done, total=total, label=f"{label or name}, {at.label}"))
 
         return tell
 

@@ -10,7 +10,7 @@ import typer
 
 from scaleproof.cli import options
 from scaleproof.files import read_json
-from scaleproof.report.words import plural
+from scaleproof.report.words import counted, plural
 
 if TYPE_CHECKING:
     from scaleproof.baseline import Baseline
@@ -214,11 +214,14 @@ def write(found: Gate, subject: dict[str, Any], out: Path | None) -> None:
 def sentences(found: Gate, radius: str) -> list[str]:
     """What was looked at and what the attacks found."""
     sample = found.sample
-    said = [
-        f"Clean accuracy {points(sample.correct / sample.count, sample.count)}% of {sample.count} images.",
+    said = [f"Clean accuracy {clean(found)}% of {sample.count} images."]
+    notes = [f"{finding.severity}: {finding.meaning}." for finding in found.findings]
+    if unattacked(found):
+        return said + notes
+    said.append(
         f"Looked at {sample.seen} of {sample.count} images in {found.seconds:.0f} s, with all of: "
-        f"{', '.join(found.attacks)}; {radius}.",
-    ]
+        f"{', '.join(found.attacks)}; {radius}."
+    )
     if sample.bound is not None:
         low, high = (points(end, sample.seen) for end in sample.interval())
         about, ends = "about ", f"95% interval {low} to {high}"
@@ -234,12 +237,22 @@ def sentences(found: Gate, radius: str) -> list[str]:
             f"Drop {drop} points on {pairs.count} images (95% interval {low} to {high}): {pairs.lost} lost, "
             f"{pairs.won} won, McNemar p = {pairs.p_value:.3g}."
         )
-    return said + [f"{finding.severity}: {finding.meaning}." for finding in found.findings]
+    return said + notes
 
 
 def points(share: float, count: int) -> str:
     """A share in percent, with a second decimal only where it rests on a thousand images."""
     return f"{100 * share:.{1 if count < 1000 else 2}f}"
+
+
+def clean(found: Gate) -> str:
+    """Clean accuracy in percent."""
+    return points(found.sample.correct / found.sample.count, found.sample.count)
+
+
+def unattacked(found: Gate) -> bool:
+    """Whether a model failed before any attack, by its clean accuracy."""
+    return found.decision == "fail" and found.sample.seen == 0
 
 
 def conclusion(found: Gate) -> list[str]:
@@ -253,16 +266,18 @@ def meaning(found: Gate) -> str:
     """The decision in words that do not claim more than was seen."""
     rules = found.rules
     limits = [] if rules.min_robust is None else [f"robust accuracy of at least {rules.min_robust:g}%"]
-    limits += [] if rules.max_drop is None else [f"a drop of at most {rules.max_drop:g} points"]
-    wanted = " and ".join(limits)
+    limits += [] if rules.max_drop is None else [f"a drop of at most {counted(rules.max_drop, 'point')}"]
+    required = f"{' and '.join(limits)} {'was' if len(limits) == 1 else 'were'} required"
+    if unattacked(found):
+        return f"clean accuracy ({clean(found)}%) is already below {rules.min_robust:g}%: no attack was run."
     if found.decision == "pass":
         return (
-            f"wanted was {wanted}; these attacks do not show otherwise. "
+            f"{required}; these attacks do not show otherwise. "
             "Robust accuracy is an upper bound: stronger attacks may."
         )
     if found.decision == "fail":
-        return f"wanted was {wanted}; these attacks show otherwise."
+        return f"{required}; these attacks show otherwise."
     if any(check.passed is False for check in found.checks or ()):
-        return f"wanted was {wanted}; attacks do not show otherwise, but the number is not reliable: see the checks."
+        return f"{required}; attacks do not show otherwise, but the number is not reliable: see the checks."
     more = "more images" if found.sample.complete else "a larger --budget or fewer attacks"
-    return f"wanted was {wanted}; what was seen is too little to say. Give {more}."
+    return f"{required}; what was seen is too little to say. Give {more}."

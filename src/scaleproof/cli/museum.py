@@ -10,10 +10,13 @@ import typer
 from scaleproof.cli import options
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
     from torch import nn
 
     from scaleproof.museum import Room, Visit
+
+WIDEST = 1000  # columns of a terminal
 
 
 def command(
@@ -88,7 +91,7 @@ def show_rooms(
         visit(found, strength, net, images, threat, surrogate=Classifier(net), seed=seed)
         for found, strength in track(exhibits, "Visiting", transient=True)
     ]
-    Console().print(table(visits, len(images)))
+    show(visits, len(images), Console())
     if out is not None:
         facts = {"model": model, "data": data, "count": len(images), "seed": seed, **provenance(place)}
         write_json(out, {**record(rooms, visits), **facts})
@@ -140,24 +143,58 @@ def record(rooms: list[Room], visits: list[Visit]) -> dict[str, object]:
     }
 
 
-def table(visits: list[Visit], count: int) -> Table:
+def show(visits: list[Visit], count: int, console: Console) -> None:
+    """The table of visits; on a terminal that is narrower than it, keys stand below."""
+    from scaleproof.cli.show import say
+
+    found = table(visits, count)
+    if found.__rich_measure__(console, console.options.update(max_width=WIDEST)).maximum <= console.width:
+        console.print(found)
+        return
+    console.print(narrow(table(visits, count, keys=False)))
+    rooms: dict[str, list[str]] = {}
+    for one in visits:
+        rooms.setdefault(key(one), []).append(one.room)
+    say(console, [f"Key of {', '.join(dict.fromkeys(names))}: {words}." for words, names in rooms.items()])
+
+
+def table(visits: list[Visit], count: int, *, keys: bool = True) -> Table:
+    """One row an exhibit, with or without what its key is."""
     from rich.table import Table
 
     found = Table(title=f"Robust accuracy in %, n = {count}", title_justify="left")
-    for name in ("room", "strength", "clean", "PGD says", "caught by", "with the key", "key"):
+    heads = (
+        "room",
+        "strength",
+        "clean",
+        "PGD says",
+        "caught by",
+        "with the key",
+        *(("key",) if keys else ()),
+    )
+    for name in heads:
+        words = name in ("caught by", "key")
         found.add_column(
-            name, justify="left" if name in ("room", "caught by", "key") else "right", overflow="fold"
+            name if keys else name.replace(" ", "\n", 1),
+            justify="left" if words or name == "room" else "right",
+            overflow="fold",
+            no_wrap=not words,
         )
     for one in visits:
-        cells = [
-            number(one.clean),
-            number(one.before),
-            verdict(one),
-            "" if one.key is None else number(one.after),
-            one.key or "nothing is hidden",
-        ]
-        found.add_row(one.room, f"{one.strength:g}", *cells)
+        after = "" if one.key is None else number(one.after)
+        cells = [one.room, f"{one.strength:g}", number(one.clean), number(one.before), verdict(one), after]
+        found.add_row(*cells, *([key(one)] if keys else []))
     return found
+
+
+def narrow(found: Table) -> Table:
+    """The same table without what it can do without: its frame."""
+    found.show_edge = found.pad_edge = False
+    return found
+
+
+def key(one: Visit) -> str:
+    return one.key or "nothing is hidden"
 
 
 def verdict(one: Visit) -> str:

@@ -33,18 +33,25 @@ def command(
 
     from scaleproof.cli.show import say
     from scaleproof.planning import images_for_drop, images_for_half_width
+    from scaleproof.report.words import counted
 
     said: list[str] = []
     if half_width is not None:
         count = images_for_half_width(robust / 100, half_width / 100, confidence / 100)
         said.append(
-            f"{count} images give {robust:g}% ± {half_width:g} points (Wilson, {confidence:g}% confidence)."
+            f"{count} images give {robust:g}% ± {counted(half_width, 'point')} (Wilson, {confidence:g}% confidence)."
         )
     if detect_drop is not None:
         count = images_for_drop(detect_drop / 100, discordance / 100, confidence / 100, power / 100)
         said.append(
-            f"{count} images, the same for both models, show a drop of {detect_drop:g} points in {power:g}% of "
-            f"all cases, when the models disagree on {discordance:g}% of them (exact McNemar test, {confidence:g}%)."
+            f"{count} images, the same for both models, show a drop of {counted(detect_drop, 'point')} in "
+            f"{power:g}% of all cases, when the models disagree on {discordance:g}% of them (exact McNemar "
+            f"test, {confidence:g}%)."
+        )
+    if not said:
+        said.append(
+            "How many images an answer needs: give --half-width for an interval of so many points to either side, or "
+            "--detect-drop for a drop of so many points between two models."
         )
     console = Console()
     console.print(interval_table(robust / 100, confidence / 100))

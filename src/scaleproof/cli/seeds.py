@@ -8,7 +8,7 @@ from statistics import mean, stdev
 
 from rich.table import Table
 
-from scaleproof.cli.tables import Document, radius, training_label
+from scaleproof.cli.tables import Document, finding_names, radius, training_label
 from scaleproof.files import read_json
 
 WORDS = "mean and deviation in %"
@@ -25,11 +25,30 @@ def summary(folders: Sequence[Path], documents: Sequence[Document]) -> Document:
         "label": first["label"],
         "threat": first["threat"],
         "count": evaluations["selected"][0]["clean"]["count"],
-        "runs": [
-            {"folder": folder.name, "seed": read_json(folder / "run.json")["seed"]} for folder in folders
-        ],
+        "runs": [{"folder": folder.name, "seed": seed_of(folder)} for folder in folders],
         "results": {kind: columns(found) for kind, found in evaluations.items()},
+        "one_answer": {kind: alike(folders, found) for kind, found in evaluations.items()},
     }
+
+
+def alike(folders: Sequence[Path], evaluations: Sequence[Document]) -> list[int]:
+    """The seeds whose weights answer one class for all but a few images."""
+    runs = zip(folders, evaluations, strict=True)
+    return [seed_of(folder) for folder, found in runs if "one-answer" in finding_names(found)]
+
+
+def seed_of(folder: Path) -> int:
+    return int(read_json(folder / "run.json")["seed"])
+
+
+def remarks(document: Document) -> list[str]:
+    """A warning for each set of weights that answer one class, with their seeds."""
+    return [
+        f"warning, {kind} weights of seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}: one answer, "
+        "whatever the images show. They have learned next to nothing, and are in the mean all the same."
+        for kind, seeds in document["one_answer"].items()
+        if seeds
+    ]
 
 
 def columns(evaluations: Sequence[Document]) -> list[Document]:
@@ -60,12 +79,13 @@ def labels_of(document: Document) -> list[str]:
 
 
 def seeds_table(document: Document) -> Table:
-    """One row a set of weights."""
+    """One column a set of weights, so that it fits a narrow terminal under any number of attacks."""
     table = Table(title=f"{len(document['runs'])} seeds: {WORDS}", title_justify="left")
-    for name in labels_of(document):
-        table.add_column(name, justify="left" if name == "weights" else "right")
-    for kind, found in document["results"].items():
-        table.add_row(kind, *cells(found))
+    for name in ("weights", *document["results"]):
+        table.add_column(name, justify="left" if name == "weights" else "right", no_wrap=True)
+    every = (cells(found) for found in document["results"].values())
+    for label, *row in zip(labels_of(document)[1:], *every, strict=True):
+        table.add_row(label, *row)
     return table
 
 
@@ -79,7 +99,8 @@ def markdown(document: Document) -> str:
     facts = f"n = {document['count']} test images, {radius(document['threat'])}"
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     said = f"({WORDS}, n - 1, over the seeds {seeds}; {facts}; from {folders}. Robust accuracy is an upper bound.)"
-    return "\n".join([f"# {document['label']}", "", *lines, "", said, ""])
+    warnings = [line for remark in remarks(document) for line in (remark, "")]
+    return "\n".join([f"# {document['label']}", "", *lines, "", *warnings, said, ""])
 
 
 def write(folders: Sequence[Path], document: Document) -> tuple[Path, Path]:

@@ -73,4 +73,4 @@ def show_training(folders: Sequence[Path], *, report: bool = True) -> None:
         together = seeds.summary(folders, documents)
         console.print(seeds.seeds_table(together))
         written = " and ".join(map(str, seeds.write(folders, together)))
-        say(console, [f"Means: {written}"])
+        say(console, [*seeds.remarks(together), f"Means: {written}"])

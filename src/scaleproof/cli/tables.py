@@ -33,7 +33,9 @@ def evaluation_table(document: Document) -> Table:
     table = Table(title=f"Accuracy in %, {facts}", title_justify="left")
     several = any(has_restarts(attack) for attack in document["attacks"])
     first = ["1 restart"] if several else []
-    for name in ("attack", *first, "all restarts" if several else "robust", "95% interval", "seconds"):
+    result = "all restarts" if several else "robust"
+    result = "left after" if document["mode"] == "cascade" else result
+    for name in ("attack", *first, result, "95% interval", "seconds"):
         table.add_column(name, justify="left" if name == "attack" else "right", no_wrap=True)
     blank = [""] * len(first)
     table.add_row("clean", *blank, percent(document["clean"]), interval(document["clean"]), "")

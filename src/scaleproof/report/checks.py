@@ -1,5 +1,8 @@
 """The checks of an evaluation: whether its number may be quoted, why not, and what to do next."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from scaleproof.report import words
 from scaleproof.report.records import Check, Evaluation, Provenance
 from scaleproof.report.sections import Section
@@ -45,30 +48,44 @@ def alarm(evaluation: Evaluation | None) -> str:
 
 
 def checks_section(run: Provenance, evaluation: Evaluation) -> Section:
-    """Build the section on checks, those that failed first."""
-    tables = (checks_table(run, evaluation),) if evaluation.checks else ()
+    """Build the section on checks: those that failed or were skipped at once, those that passed folded."""
+    ordered = sorted(evaluation.checks or (), key=lambda check: ORDER.index(check.passed))
+    asking = [check for check in ordered if check.passed is not True]
+    good = [check for check in ordered if check.passed is True]
+    note = words.provenance_note(run, evaluation.worst_case.count)
+    tables = (
+        checks_table(caption(asking), asking, note, folded=False),
+        checks_table(f"Checks that passed ({len(good)})", good, note, folded=True),
+    )
     return Section(
-        identifier="checks", title="Checks", paragraphs=(checks_sentence(evaluation),), tables=tables
+        identifier="checks",
+        title="Checks",
+        paragraphs=(checks_sentence(evaluation),),
+        tables=tuple(table for table in tables if table.rows),
     )
 
 
-def checks_table(run: Provenance, evaluation: Evaluation) -> Table:
-    """Build the table of checks: what was seen, what it means and what to do."""
-    ordered = sorted(evaluation.checks or (), key=lambda check: ORDER.index(check.passed))
-    texts = tuple(Column(title=title, numeric=False, prose=True) for title in ("Meaning", "What to do next"))
-    heads = (
+def caption(asking: Sequence[Check]) -> str:
+    """Name the table of the checks that did not pass by what became of them."""
+    kinds = {check.passed for check in asking}
+    named = {False: "failed", None: "were skipped"}
+    return f"Checks that {' or '.join(text for passed, text in named.items() if passed in kinds)}"
+
+
+def checks_table(caption: str, checks: Sequence[Check], note: str, *, folded: bool) -> Table:
+    """Build a table of checks: what was seen, what it means and, where there is any advice, what to do."""
+    heads: tuple[Column, ...] = (
         Column(title="What was checked", numeric=False, prose=True),
         Column(title="Value"),
         Column(title="Limit"),
         Column(title="Verdict", numeric=False),
-        *texts,
+        Column(title="Meaning", numeric=False, prose=True),
+        Column(title="What to do next", numeric=False, prose=True),
     )
-    return Table(
-        caption="Checks on the number, those that failed first",
-        columns=heads,
-        rows=tuple(map(check_row, ordered)),
-        notes=(words.provenance_note(run, evaluation.worst_case.count),),
-    )
+    rows = tuple(map(check_row, checks))
+    if all(row.cells[-1] == words.DASH for row in rows):
+        heads, rows = heads[:-1], tuple(replace(row, cells=row.cells[:-1]) for row in rows)
+    return Table(caption=caption, columns=heads, rows=rows, notes=(note,), folded=folded)
 
 
 def check_row(check: Check) -> Row:

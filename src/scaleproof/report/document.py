@@ -121,7 +121,7 @@ def cost_sections(run: Run) -> tuple[Section, ...]:
         Section(
             identifier="cost",
             title="Cost",
-            paragraphs=(speed_sentence(speed), *speed.notes),
+            paragraphs=(speed_sentence(speed, run.run.device), *speed.notes),
             tables=(tables.cost_table(run, run.evaluation),),
             folded=True,
         ),

@@ -138,11 +138,13 @@ def image_section(run: Run, evaluation: Evaluation, verdicts: Verdicts) -> Secti
     return Section(identifier="images", title="Image by image", paragraphs=(sentence,), tables=found)
 
 
-def speed_sentence(speed: Speed) -> str:
+def speed_sentence(speed: Speed, device: str) -> str:
     """Say how the attacks were executed."""
+    cpu = speed.precision == "tf32" and device == "cpu"
+    precision = "float32 (TF32 is for GPUs)" if cpu else speed.precision
     switches = ("folded", speed.folded), ("graph", speed.graph), ("compiled", speed.compiled)
     states = ", ".join(f"{name} {'on' if state else 'off'}" for name, state in switches)
-    return f"Precision {speed.precision}; {states}."
+    return f"Precision {precision}; {states}."
 
 
 def attack_pairs(evaluation: Evaluation | None) -> list[tuple[str, str]]:

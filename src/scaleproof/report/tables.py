@@ -119,7 +119,7 @@ def cost_table(run: Run, evaluation: Evaluation) -> Table:
                 words.quotient(attack.forwards, attack.attacked),
                 words.quotient(attack.backwards, attack.attacked),
                 words.seconds(attack.seconds),
-                words.quotient(attack.image_steps_per_second, 1),
+                words.quotient(attack.image_steps_per_second, 1 if attack.image_steps_per_second else 0),
                 largest_size(run.verdicts, attack.name),
             )
         )
@@ -139,9 +139,9 @@ def cost_table(run: Run, evaluation: Evaluation) -> Table:
 
 
 def largest_size(verdicts: Verdicts | None, name: str) -> str:
-    """Print the size of the largest perturbation of an attack, where the verdicts are at hand."""
+    """Print the size of the largest perturbation of an attack, where the verdicts are at hand and it found one."""
     sizes = verdicts.size[name] if verdicts else np.empty(0)
-    sizes = sizes[np.isfinite(sizes)]
+    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
     return f"{sizes.max():.5g}" if sizes.size else words.DASH
 
 

@@ -101,6 +101,11 @@ def plural(count: int, noun: str) -> str:
     return f"{whole(count)} {noun}" if count == 1 else f"{whole(count)} {noun}s"
 
 
+def counted(number: float, noun: str) -> str:
+    """Print a number that need not be whole with its noun."""
+    return f"{number:g} {noun}{'' if number == 1 else 's'}"
+
+
 def commit_text(commit: str | None) -> str:
     """Print a commit, shortened, with the + that marks changed files, or that it is unknown."""
     if commit is None:

@@ -32,7 +32,21 @@ def runs_table(entries: Sequence[Entry]) -> Table:
         caption="Accuracy of each run",
         columns=columns("Run", *heads),
         rows=tuple(run_row(entries[0], entry, [key for key, _ in kinds]) for entry in entries),
-        notes=("Robust accuracy is an upper bound: a stronger attack can only lower it.",),
+        notes=(
+            "Robust accuracy is an upper bound: a stronger attack can only lower it.",
+            *left_notes(entries),
+        ),
+    )
+
+
+def left_notes(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Say of which runs the columns of attacks are what a cascade left, where there are any."""
+    measured = [(entry.label, entry.evaluation) for entry in entries if entry.evaluation is not None]
+    names = [label for label, one in measured if one.mode == "cascade" and len(one.attacks) > 1]
+    if not names:
+        return ()
+    return (
+        f"Cascade ({', '.join(names)}): the number of an attack is left by this attack and those before it.",
     )
 
 
@@ -121,7 +135,11 @@ def differences_table(first: Entry, entry: Entry) -> Table:
         caption=f"{entry.label} against {first.label}, {'paired' if paired else 'unpaired'}",
         columns=columns("Measure", *names, *numbers, "Right only in the first", "Right only here"),
         rows=tuple(rows),
-        notes=(PAIRED if paired else STRANGE if other_images(first, entry) else UNPAIRED, COVERED),
+        notes=(
+            PAIRED if paired else STRANGE if other_images(first, entry) else UNPAIRED,
+            COVERED,
+            *left_notes([first, entry]),
+        ),
     )
 
 
@@ -215,6 +233,9 @@ def side_by_side(caption: str, first: str, entries: Sequence[Entry], rows: Seque
 def settings_of(entry: Entry) -> list[tuple[str, str]]:
     """List the settings of a run, its attacks by name rather than by position."""
     plain = {name: value for name, value in entry.run.run.settings.items() if name != "attacks"}
+    ran, run = entry.evaluation.speed.precision if entry.evaluation else "", entry.run.run
+    if run.kind == "evaluation" and run.device == "cpu" and ran in ("tf32", "float32"):
+        plain |= dict.fromkeys(plain.keys() & {"precision"}, "float32")  # a CPU has no TF32
     pairs = [("kind", entry.run.run.kind), ("seed", str(entry.run.run.seed)), *flatten(plain)]
     pairs += attack_pairs(entry.evaluation)
     if entry.evaluation is not None:

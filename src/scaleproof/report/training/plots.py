@@ -109,7 +109,8 @@ def epoch_axis(axes: "Axes", count: int) -> None:
 
     room = max(0.5, 0.02 * count)
     axes.set_xlim(1 - room, count + room)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, steps=[1, 2, 5, 10]))
+    ticks = MaxNLocator(nbins=8, integer=True, steps=[1, 2, 5, 10], min_n_ticks=1)
+    axes.xaxis.set_major_locator(ticks)
 
 
 def losses_figure(training: Training, *, narrow: bool = False) -> "Figure":

@@ -197,13 +197,14 @@ def time_section(run: Run, training: Training) -> Section:
     cost = replace(
         cost, caption=f"Selected weights: {cost.caption[0].lower()}{cost.caption[1:]}", folded=True
     )
+    executed = speed_sentence(evaluation.speed, run.run.device)
     notes = dict.fromkeys((*training.notes, *evaluation.speed.notes))
     return Section(
         identifier="time",
         title="Time and how it was computed",
         paragraphs=(
             f"Training: precision {precision_text(training)}, {graph_text(training)}. Attacks on the test images: "
-            f"{speed_sentence(evaluation.speed)[0].lower()}{speed_sentence(evaluation.speed)[1:]}",
+            f"{executed[:1].lower()}{executed[1:]}",
             *(f"Note: {note}." for note in notes),
             "The seconds are those of the training steps; probes and the attacks at the end come on top.",
         ),
