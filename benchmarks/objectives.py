@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from scaleproof import PGD, Classifier, Dataset, Threat, evaluate, load, load_model, suite
-from scaleproof.attacks.suites import OBJECTIVES
+from scaleproof.attacks.suites import OBJECTIVES, SUITES
 from scaleproof.losses import (
     Objective,
     cosine_cross_entropy,
@@ -55,7 +55,7 @@ def attacks(steps: int, objectives: Mapping[str, Objective]) -> list[PGD]:
 
 def scores(classifier: Classifier, data: Dataset, steps: int, given: argparse.Namespace) -> dict[str, Scores]:
     """Of each objective; those that differ in temperature alone at the common number of steps."""
-    objectives = {name: objective for name, (_, objective) in OBJECTIVES.items()}
+    objectives = {name: OBJECTIVES[name][1] for name in SUITES["objectives"]}
     objectives |= TEMPERATURES if steps == given.steps else {}
     found = [
         evaluate(classifier, data, attacks(steps, objectives), seed=seed, batch_size=given.batch)
