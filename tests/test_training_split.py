@@ -52,7 +52,7 @@ def test_a_checkpoint_from_before_small_sets_were_balanced_is_not_gone_on_with(t
 @pytest.mark.parametrize(
     ("count", "validation", "told"),
     [
-        (64, 0, "config.validation was 6, is 0"),
+        (64, 0, "validation was 6, is 0"),
         (80, 6, "its images are others: other data, or another number"),
     ],
 )
