@@ -164,11 +164,11 @@ def draw(document: dict[str, Any], path: Path) -> None:
         xlabel=f"points left beyond {shown(document['reference'])}, with 95% intervals",
     )
     floor = np.mean([100 * one["floor"]["accuracy"] for one in document["models"]])
-    for name, (label, _) in OBJECTIVES.items():
+    for name in SUITES["objectives"]:
         above = [
             next(row["robust"] for row in one if row["objective"] == name) - floor for one in at.values()
         ]
-        right.plot(list(at), above, "o-", label=label)
+        right.plot(list(at), above, "o-", label=shown(name))
     right.set(title="By steps", xlabel="steps", ylabel="points above the floor", xscale="log")
     right.set_xticks(list(at), [str(steps) for steps in at])
     right.minorticks_off()
