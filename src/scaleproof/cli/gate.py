@@ -128,11 +128,8 @@ def decide(words: dict[str, Any]) -> int:
         batch_size=job.batch_size,
         speed=job.speed,
     )
-    subject: dict[str, Any] = {
-        **job.subject(None),
-        "budget": time,
-        "against": None if against is None else str(against),
-    }
+    beside = None if against is None else str(against)
+    subject: dict[str, Any] = {**job.subject(None), "budget": time, "against": beside}
     told, console = sentences(found, radius(subject["threat"])), Console()
     if words["checks"] and found.decision == "pass":
         told.append(announcement(job))
