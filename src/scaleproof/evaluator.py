@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -86,42 +86,40 @@ def evaluate(
         source, classifier = as_images(images), as_classifier(model)
         findings = check_mode(classifier.net, allow_train_mode)
         with buffers_kept(classifier):
-            units, found = store or MemoryStore(), []
-            for chosen in (attacks, [whole(attack) for attack in attacks]):
-                run = Run(classifier, source, chosen, mode, seed, batch_size, speed, units, draws)
-                run.keep = keep_examples
-                found.append(run.evaluation(findings, progress or (lambda _: None), group))
-                audit = audit_of(found[0])
-                if audit is None or audit.broken == 0:
-                    break
-            return with_audit(found, audit)
+            size, told = checked_batch_size(batch_size, device_of(classifier)), progress or (lambda _: None)
+            units = store or MemoryStore()
+            run = Run(classifier, source, attacks, mode, seed, size, speed, units, draws, keep_examples)
+            first = run.evaluation(findings, told, group)
+            audit = audit_of(first)
+            if audit is None or audit.broken == 0:
+                return with_audit([first], audit)
+            run = replace(run, attacks=[whole(attack) for attack in attacks])
+            return with_audit([first, run.evaluation(findings, told, group)], audit)
 
 
+@dataclass
 class Run:
     """One evaluation under way."""
 
-    keep = False  # examples of broken images
+    classifier: Classifier
+    images: Images
+    attacks: Sequence[Attack]
+    mode: Mode
+    seed: int
+    batch_size: int
+    speed: Speed | None
+    store: UnitStore
+    draws: int = 1
+    keep: bool = False  # examples of broken images
 
-    def __init__(
-        self,
-        classifier: Classifier,
-        images: Images,
-        attacks: Sequence[Attack],
-        mode: Mode,
-        seed: int,
-        batch_size: int | None,
-        speed: Speed | None,
-        store: UnitStore,
-        draws: int = 1,
-    ) -> None:
-        if len(images) == 0:
+    def __post_init__(self) -> None:
+        if len(self.images) == 0:
             raise ValueError("an evaluation needs at least one image, got none")
-        self.images, self.attacks, self.mode, self.seed, self.store = images, attacks, mode, seed, store
-        self.first, _ = first_rows(images, device_of(classifier))
-        self.oracle = Oracle(classifier, speed=speed, draws=draws, images=self.first)
+        self.first, _ = first_rows(self.images, device_of(self.classifier))
+        self.oracle = Oracle(self.classifier, speed=self.speed, draws=self.draws, images=self.first)
         self.oracles = Oracles(self.oracle)
-        self.batch_size = checked_batch_size(batch_size, self.oracle.device)
-        self.features = any(attack.needs_features for attack in attacks)
+        self.packing = self.oracles.packing(self.batch_size)
+        self.features = any(attack.needs_features for attack in self.attacks)
 
     def prepared(self, group: Group = ALONE) -> tuple[Arrays, list[tuple[Attack, tuple[str, ...]]], Rows]:
         """The clean pass, the attacks fitted to the classes, and the rows to attack."""

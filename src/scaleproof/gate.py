@@ -34,10 +34,10 @@ from scaleproof.baseline import Baseline, check_attacks, wide
 from scaleproof.contract import Finding, buffers_kept, check_mode
 from scaleproof.diagnosis import Check, is_reliable
 from scaleproof.evaluation import Share
-from scaleproof.evaluator import Run
+from scaleproof.evaluator import Run, checked_batch_size
 from scaleproof.images import AnyImages, Rows, as_images
 from scaleproof.look import randomness
-from scaleproof.models.classifier import AnyModel, as_classifier
+from scaleproof.models.classifier import AnyModel, as_classifier, device_of
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
 from scaleproof.statistics import Paired, paired, part_interval
@@ -214,9 +214,8 @@ def gate(
         source, classifier = as_images(images), as_classifier(model)
         findings = check_mode(classifier.net, allow_train_mode=False)
         with buffers_kept(classifier):
-            run = Run(
-                classifier, source, cheap_first(attacks), "cascade", seed, batch_size, speed, MemoryStore()
-            )
+            size = checked_batch_size(batch_size, device_of(classifier))
+            run = Run(classifier, source, cheap_first(attacks), "cascade", seed, size, speed, MemoryStore())
             inspection = Inspection(run, rules, baseline, lambda: clock() - began > budget)
             sample, comparison = inspection.look()
             findings += randomness(run.oracle, source)
@@ -248,7 +247,6 @@ class Inspection:
             check_attacks(self.baseline, attacks)
         self.correct: Flags = np.equal(clean["label"], clean["prediction"])
         self.alive, self.seen = self.correct.copy(), np.zeros(len(self.correct), np.bool_)
-        self.run.packing = self.run.oracles.packing(self.run.batch_size)
         order, confidence = random_order(len(self.correct), self.run.seed), CERTAIN
         try:
             for number, (block, doubled) in enumerate(blocks(order, self.run.batch_size)):
