@@ -43,8 +43,10 @@ def examine(
     source, classifier = as_images(images), as_classifier(model)
     x, y = source.select(spread(source, count))
     with buffers_kept(classifier), buffers_kept(surrogate or classifier):
-        subject = Subject(classifier, x, y, threat or Threat(), seed=seed, draws=draws, surrogate=surrogate)
-        subject.invariant, subject.classes = invariant, known_classes(source)
+        subject = Subject(
+            classifier, x, y, threat or Threat(),
+            seed=seed, draws=draws, surrogate=surrogate, classes=known_classes(source), invariant=invariant,
+        )  # fmt: skip
         asking = Examination(subject, len(CONTRACT) + 1 + len(BEHAVIOUR), store, progress)
         checks = [check for question in CONTRACT for check in asking.ask(question)]
         checks += asking.ask(gradient_checks)

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 
 import torch
@@ -36,28 +36,27 @@ class Path:
     margins: Tensor  # (steps, B) best other logit minus true one at each iterate
 
 
+@dataclass(eq=False)
 class Subject:
     """A model under examination; expensive answers are kept."""
 
-    def __init__(
-        self,
-        classifier: Classifier,
-        x: Tensor,
-        y: Tensor,
-        threat: Threat,
-        *,
-        seed: int = 0,
-        draws: int = 1,
-        surrogate: Classifier | None = None,
-    ) -> None:
-        self.classifier, self.threat, self.seed, self.surrogate = classifier, threat, seed, surrogate
-        self.classes: int | None = None  # of the data, where they are known
-        self.invariant = False  # whether the number rests on attacks that no scale of the logits can fool
-        self.tick: Tick = lambda: None  # called after every step of a short attack
-        device = device_of(classifier)
-        self.all_x, self.all_y = x.to(device), y.to(device)
-        self.oracle = self.view(classifier, draws)
-        self.exact = Oracle(classifier, speed=PLAIN)  # one draw, in float32
+    classifier: Classifier
+    all_x: Tensor
+    all_y: Tensor
+    threat: Threat
+    _: KW_ONLY
+    seed: int = 0
+    draws: int = 1
+    surrogate: Classifier | None = None
+    classes: int | None = None  # of the data, where they are known
+    invariant: bool = False  # whether the number rests on attacks that no scale of the logits can fool
+    tick: Tick = lambda: None  # called after every step of a short attack
+
+    def __post_init__(self) -> None:
+        device = device_of(self.classifier)
+        self.all_x, self.all_y = self.all_x.to(device), self.all_y.to(device)
+        self.oracle = self.view(self.classifier, self.draws)
+        self.exact = Oracle(self.classifier, speed=PLAIN)  # one draw, in float32
 
     def view(self, classifier: Classifier, draws: int) -> Oracle:
         """Gradients as an evaluation takes them, but no graphs: for ever fewer images recording would not pay."""
