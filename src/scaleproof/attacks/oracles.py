@@ -49,20 +49,18 @@ class Oracles:
                 self.said.append("this network leaves the range of fp16: TF32 in its place")
 
     def suited(self, attack: Attack) -> Oracle:
-        fine = attack.coarsest
-        step = getattr(attack, "pairs_over", None)
+        main, step = self.main, getattr(attack, "pairs_over", None)
         if step is not None and self.paired.get(step, False):
-            return self.main
-        fine = "tf32" if fine in self.refused else fine
-        if fine in ("fp16", "tf32") and self.main.device.type == "cpu":
+            return main
+        fine = "tf32" if attack.coarsest in self.refused else attack.coarsest
+        if fine in ("fp16", "tf32") and main.device.type == "cpu":
             fine = "float32"
-        if FORMATS.index(fine) <= FORMATS.index(self.main.format):
-            return self.main
+        if FORMATS.index(fine) <= FORMATS.index(main.format):
+            return main
         if fine not in self.finer:
-            speed = replace(self.main.speed, precision=fine)
-            main = self.main
+            speed = replace(main.speed, precision=fine)
             self.finer[fine] = Oracle(main.classifier, speed=speed, draws=main.draws, images=main.images)
-            self.finer[fine].width = self.main.width
+            self.finer[fine].width = main.width
         return self.finer[fine]
 
     def describe(self) -> dict[str, object]:

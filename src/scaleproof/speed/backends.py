@@ -77,7 +77,7 @@ def choose(
     own = can_fold(classifier.net) and classifier.head_name in (None, "head") and not classifier.stand_ins
     if speed.fold and not own and images is not None and not classifier.stand_ins:
         return twin_choice(classifier, device, speed, images)
-    bf16 = speed.precision == "bf16" or (speed.precision == "auto" and fast_gradients(device, own))
+    bf16 = wants_bf16(speed, device, own=own)
     if not (speed.fold and own):
         return plain_choice(classifier, device, bf16, speed)
     assert isinstance(classifier.net, OwnNetwork)
@@ -108,9 +108,10 @@ def plain_name(speed: Speed) -> str:
     return "tf32" if speed.precision in ("tf32", "fp16") else "float32"
 
 
-def fast_gradients(device: torch.device, own: bool) -> bool:
-    """bf16 by default on a GPU; on a CPU for our own networks only, where it has been measured to pay."""
-    return has_fast_bf16(device) and (own or device.type == "cuda")
+def wants_bf16(speed: Speed, device: torch.device, *, own: bool) -> bool:
+    """By default on a GPU; on a CPU for our own networks and twins only, where it has been measured to pay."""
+    known = own or device.type == "cuda"
+    return speed.precision == "bf16" or (speed.precision == "auto" and known and has_fast_bf16(device))
 
 
 def plain_choice(classifier: Classifier, device: torch.device, bf16: bool, speed: Speed) -> Choice:
@@ -131,19 +132,15 @@ def twin_choice(classifier: Classifier, device: torch.device, speed: Speed, imag
         choice = choose(twin.classifier, device, speed)
         backend = OneSize(choice.backend, plain, images.shape[1:])
         return replace(choice, backend=backend, notes=(*choice.notes, twin.note))
-    wanted = speed.precision == "bf16" or (speed.precision == "auto" and has_fast_bf16(device))
+    wanted = wants_bf16(speed, device, own=True)
     coarse = twin.coarse(images) if wanted else None
-    notes = (
-        (twin.note, "bf16 loses too much of its gradients: float32")
-        if wanted and not coarse
-        else (twin.note,)
-    )
+    lost = ("bf16 loses too much of its gradients: float32",) if wanted and not coarse else ()
     return Choice(
         backend=OneSize(PlainBackend(coarse or twin.classifier, device, bf16=False), plain, images.shape[1:]),
         precision="bf16" if coarse else plain_name(speed),
         folded=True,
         compiled=False,
-        notes=notes,
+        notes=(twin.note, *lost),
     )
 
 
