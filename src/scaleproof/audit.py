@@ -67,18 +67,11 @@ def audit_of(evaluation: Evaluation) -> Audit | None:
     audited = audits(evaluation)
     if not audited:
         return None
-    alive = evaluation.clean_correct.copy()
-    for result in evaluation.attacks:
-        if "audit" not in result.settings:
-            alive &= ~result.broken()
-    seen = audited[0].verdicts["attacked"].any(axis=0)
-    broken = audited[0].broken().copy()
-    for result in audited[1:]:
-        broken |= result.broken()
+    rest = tuple(result for result in evaluation.attacks if "audit" not in result.settings)
     return Audit(
-        survivors=int(alive.sum()),
-        looked_at=int(seen.sum()),
-        broken=int(broken.sum()),
+        survivors=replace(evaluation, attacks=rest).robust().correct,
+        looked_at=audited[0].attacked,
+        broken=sum(int(result.broken().sum()) for result in audited),  # a cascade breaks no image twice
         count=evaluation.count,
     )
 
