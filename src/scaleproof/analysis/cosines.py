@@ -14,14 +14,11 @@ from numpy.typing import NDArray
 from scaleproof.analysis.kept import Kept, seconds_of, silent, step
 from scaleproof.analysis.subject import Subject
 from scaleproof.attacks.base import at_least
-from scaleproof.attacks.loop import perturb
-from scaleproof.attacks.pgd import PGD
 from scaleproof.images import Rows, spans
 from scaleproof.losses import best_other, column
 from scaleproof.models.output import Output
 from scaleproof.oracle import Oracle
 from scaleproof.progress import Report
-from scaleproof.rng import Rng
 from scaleproof.speed import exact_float32
 from scaleproof.store import MemoryStore, UnitStore
 
@@ -121,8 +118,7 @@ def cosine_histograms(
 def cosines_of(subject: Subject, oracle: Oracle, plan: CosinePlan, rows: Rows) -> dict[str, NDArray[Any]]:
     """The cosines of some rows, clean and under PGD, in float32."""
     x, y, index = subject.batch(oracle, rows)
-    attack = PGD(threat=subject.threat, steps=plan.steps, name="cosines")
-    found = perturb(attack, oracle, x, y, index, Rng(subject.seed, attack.name, 0))
+    found = subject.perturbed(oracle, "cosines", plan.steps, x, y, index)
     values: dict[str, NDArray[Any]] = {}
     for kind, images in zip(KINDS, (x, found), strict=True):
         output: Output = oracle.judge_outputs(images, features=True)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scaleproof.attacks.loop import perturb
 from scaleproof.attacks.pgd import PGD, si_pgd
 from scaleproof.contract import Finding, buffers_kept, check_mode
 from scaleproof.evaluator import checked_batch_size
@@ -20,6 +21,7 @@ from scaleproof.models.architectures import weights_digest
 from scaleproof.models.backward import described
 from scaleproof.models.classifier import AnyModel, Classifier, as_classifier, device_of
 from scaleproof.oracle import Oracle
+from scaleproof.rng import Rng
 from scaleproof.speed import PLAIN, Speed
 from scaleproof.store import settings_digest
 from scaleproof.threat import DEFAULT_THREAT, Threat
@@ -101,6 +103,11 @@ class Subject:
         x, y = self.images.select(rows)
         device = oracle.device
         return x.detach().to(device), y.to(device), torch.from_numpy(rows).to(device)
+
+    def perturbed(self, oracle: Oracle, name: str, steps: int, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
+        """What PGD makes of a batch in so many steps; `name` says which random numbers it has."""
+        attack = PGD(threat=self.threat, steps=steps, name=name)
+        return perturb(attack, oracle, x, y, index, Rng(self.seed, name, 0))
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:

@@ -15,8 +15,6 @@ from torch import Tensor
 from scaleproof.analysis.kept import Kept, seconds_of, silent, step
 from scaleproof.analysis.subject import Subject, checked_grid, symmetric
 from scaleproof.attacks.base import at_least
-from scaleproof.attacks.loop import perturb
-from scaleproof.attacks.pgd import PGD
 from scaleproof.images import Rows, spans
 from scaleproof.losses import Objective, margin
 from scaleproof.oracle import Oracle
@@ -138,8 +136,7 @@ def directions(
     subject: Subject, oracle: Oracle, steps: int, x: Tensor, y: Tensor, index: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The PGD direction and a random one of independent signs, both of length one under the threat."""
-    attack = PGD(threat=subject.threat, steps=steps, name="surface")
-    found = perturb(attack, oracle, x, y, index, Rng(subject.seed, attack.name, 0))
+    found = subject.perturbed(oracle, "surface", steps, x, y, index)
     noise = Rng(subject.seed, "surface-random", 0).uniform(index, tuple(x.shape[1:]))
     signs = torch.where(noise < 0.5, -1.0, 1.0).to(x.dtype)
     return subject.threat.steepest(found - x), subject.threat.steepest(signs)

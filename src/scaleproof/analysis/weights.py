@@ -19,8 +19,6 @@ from torch import Tensor, nn
 from scaleproof.analysis.kept import Kept, seconds_of, silent, step
 from scaleproof.analysis.subject import Subject, checked_grid, symmetric
 from scaleproof.attacks.base import at_least
-from scaleproof.attacks.loop import perturb
-from scaleproof.attacks.pgd import PGD
 from scaleproof.images import spans
 from scaleproof.losses import cross_entropy
 from scaleproof.models.output import Output
@@ -120,12 +118,11 @@ def losses_at(
 ) -> dict[str, NDArray[Any]]:
     """Clean and adversarial loss and accuracy with the weights moved so far."""
     sums = dict.fromkeys(NUMBERS, 0.0)
-    attack = PGD(threat=subject.threat, steps=plan.steps, name="weights")
     with moved(direction, amount):
         oracle = subject.oracle(graph=False)  # folded weights are copies: each point has its own
         for rows in spans(plan.images, subject.batch_size):
             x, y, index = subject.batch(oracle, rows)
-            found = perturb(attack, oracle, x, y, index, Rng(subject.seed, attack.name, 0))
+            found = subject.perturbed(oracle, "weights", plan.steps, x, y, index)
             for kind, images in zip(KINDS, (x, found), strict=True):
                 logits = oracle.judge(images)
                 sums[f"loss_{kind}"] += float(cross_entropy(Output(logits=logits), y).double().sum())
