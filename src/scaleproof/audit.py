@@ -7,10 +7,11 @@ confidence they could break at most K of M, by the hypergeometric distribution. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from scaleproof.attacks.sampled import SUFFIX
+from scaleproof.attacks.base import Attack
+from scaleproof.attacks.sampled import SUFFIX, whole
 from scaleproof.contract import Finding
 from scaleproof.evaluation import AttackResult, Evaluation
 from scaleproof.examples import merged
@@ -64,35 +65,38 @@ def audits(evaluation: Evaluation) -> list[AttackResult]:
 
 def audit_of(evaluation: Evaluation) -> Audit | None:
     """The audit within an evaluation in cascade mode, where there is one."""
-    audited = audits(evaluation)
-    if not audited:
+    sampled = audits(evaluation)
+    if not sampled:
         return None
     rest = tuple(result for result in evaluation.attacks if "audit" not in result.settings)
     return Audit(
         survivors=replace(evaluation, attacks=rest).robust().correct,
-        looked_at=audited[0].attacked,
-        broken=sum(int(result.broken().sum()) for result in audited),  # a cascade breaks no image twice
+        looked_at=sampled[0].attacked,
+        broken=sum(int(result.broken().sum()) for result in sampled),  # a cascade breaks no image twice
         count=evaluation.count,
     )
 
 
-def with_audit(runs: Sequence[Evaluation], audit: Audit | None) -> Evaluation:
-    """An evaluation with what its audit means; the second run, if there is one, is that with the audits in full."""
+def audited(evaluated: Callable[[Sequence[Attack]], Evaluation], attacks: Sequence[Attack]) -> Evaluation:
+    """What some attacks find, with what their audits mean; audits that break images are run again in full."""
+    first = evaluated(attacks)
+    audit = audit_of(first)
     if audit is None:
-        return runs[0]
+        return first
     if audit.broken == 0:
-        labels = [result.label.removesuffix(SUFFIX) for result in audits(runs[0])]
-        return with_finding(runs[0], audit.sentence(labels))
+        labels = [result.label.removesuffix(SUFFIX) for result in audits(first)]
+        return with_finding(first, audit.sentence(labels))
+    full = evaluated([whole(attack) for attack in attacks])
     meaning = f"the audit broke {audit.broken} of {audit.looked_at} images: its attacks were run in full"
-    return with_finding(joined(*runs), meaning)
+    return with_finding(joined(first, full), meaning)
 
 
-def joined(audited: Evaluation, full: Evaluation) -> Evaluation:
+def joined(first: Evaluation, full: Evaluation) -> Evaluation:
     """Both runs as one: what the audit found counts, and so does what it cost."""
-    known = {result.name for result in audited.attacks}
-    attacks = (*audited.attacks, *(result for result in full.attacks if result.name not in known))
+    known = {result.name for result in first.attacks}
+    attacks = (*first.attacks, *(result for result in full.attacks if result.name not in known))
     spent = sum(result.seconds for result in attacks) - sum(result.seconds for result in full.attacks)
-    both = [one for one in (full.examples, audited.examples) if one is not None]  # the audit came first
+    both = [one for one in (full.examples, first.examples) if one is not None]  # the audit came first
     return replace(full, attacks=attacks, seconds=full.seconds + spent, examples=merged(both))
 
 

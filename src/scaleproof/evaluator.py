@@ -22,7 +22,7 @@ from scaleproof.attacks.loop import Tick, perturb
 from scaleproof.attacks.oracles import Oracles
 from scaleproof.attacks.sampled import Left, check_stages, stages, taken, whole
 from scaleproof.attacks.suites import OTHERWISE, AnyAttacks, Suite, as_attacks
-from scaleproof.audit import audit_of, with_audit
+from scaleproof.audit import audited
 from scaleproof.contract import (
     Finding,
     buffers_kept,
@@ -88,13 +88,12 @@ def evaluate(
         with buffers_kept(classifier):
             size, told = checked_batch_size(batch_size, device_of(classifier)), progress or (lambda _: None)
             units = store or MemoryStore()
-            run = Run(classifier, source, attacks, mode, seed, size, speed, units, draws, keep_examples)
-            first = run.evaluation(findings, told, group)
-            audit = audit_of(first)
-            if audit is None or audit.broken == 0:
-                return with_audit([first], audit)
-            run = replace(run, attacks=[whole(attack) for attack in attacks])
-            return with_audit([first, run.evaluation(findings, told, group)], audit)
+
+            def evaluated(chosen: Sequence[Attack]) -> Evaluation:
+                run = Run(classifier, source, chosen, mode, seed, size, speed, units, draws, keep_examples)
+                return run.evaluation(findings, told, group)
+
+            return audited(evaluated, attacks)
 
 
 @dataclass
