@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from scaleproof.contract import Finding
 from scaleproof.diagnosis import Check, is_reliable
 from scaleproof.examples import Examples
-from scaleproof.statistics import boundary_distances, wilson
-
-Flags = NDArray[np.bool_]
+from scaleproof.statistics import Flags, boundary_distances, wilson
 
 
 @dataclass(frozen=True)

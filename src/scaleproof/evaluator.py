@@ -8,7 +8,7 @@ killed resumes with the same verdicts bit for bit. Attacks on some images alone 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
@@ -42,12 +42,11 @@ from scaleproof.parallel import ALONE, Group
 from scaleproof.progress import Meter, Report, chunk_label
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
-from scaleproof.store import MemoryStore, UnitStore
+from scaleproof.store import Arrays, MemoryStore, UnitStore
 from scaleproof.units import Unit, assemble, doubts
 from scaleproof.verdicts import verdict
 
 Mode = Literal["independent", "cascade"]
-Arrays = Mapping[str, NDArray[Any]]
 
 
 def evaluate(

@@ -25,7 +25,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from scaleproof.attacks.base import Attack
 from scaleproof.attacks.sampled import Left, taken
@@ -40,11 +39,10 @@ from scaleproof.look import randomness
 from scaleproof.models.classifier import AnyModel, as_classifier, device_of
 from scaleproof.rng import Rng
 from scaleproof.speed import Speed
-from scaleproof.statistics import Paired, paired, part_interval
+from scaleproof.statistics import Flags, Paired, paired, part_interval
 from scaleproof.store import MemoryStore
 
 Decision = Literal["pass", "fail", "undecided"]
-Flags = NDArray[np.bool_]
 FINAL, EARLY, CERTAIN = 0.95, 0.999, 1.0
 PARTS = 8  # the first block is so much smaller than the largest
 

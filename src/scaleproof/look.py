@@ -33,7 +33,7 @@ from scaleproof.models.classifier import Classifier
 from scaleproof.oracle import Oracle
 from scaleproof.rng import random_state_kept
 from scaleproof.speed import PLAIN
-from scaleproof.store import settings_digest
+from scaleproof.store import Arrays, settings_digest
 
 FIRST_LOOK = 8
 READ_AT_ONCE = 1024
@@ -120,7 +120,7 @@ class Mark:
         text = json.dumps(self.settings)
         return {"fingerprint": np.array(self.digest), "settings": np.array(text)}
 
-    def fits(self, stored: Mapping[str, NDArray[Any]]) -> bool:
+    def fits(self, stored: Arrays) -> bool:
         """Whether units belong to this run: by the digest, or where the settings differ in no leaf, as 1 and 1.0."""
         if str(stored.get("fingerprint")) == self.digest:
             return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from scaleproof.attacks.base import Attack, attack_settings
 from scaleproof.contract import ONE_CLASS, Finding, check_order, commonest, one_answer
 from scaleproof.evaluation import EMPTY, VERDICTS, AttackResult
 from scaleproof.images import Rows
+from scaleproof.store import Arrays
 
 PARTS = {*VERDICTS, "row", "counts", "seconds"}
 COUNTS = 4  # forwards, backwards, gradients not finite, gradients zero at an image still classified right
@@ -27,12 +28,10 @@ class Unit:
     """One attack and restart on one chunk of rows."""
 
     restart: int
-    arrays: Mapping[str, NDArray[Any]]
+    arrays: Arrays
 
     @classmethod
-    def accepted(
-        cls, restart: int, arrays: Mapping[str, NDArray[Any]] | None, rows: Rows, keep: bool = False
-    ) -> Unit | None:
+    def accepted(cls, restart: int, arrays: Arrays | None, rows: Rows, keep: bool = False) -> Unit | None:
         """A stored unit, if it is whole and about these rows, and has its examples where they are to be kept."""
         if arrays is None or not set(arrays) >= PARTS or not np.array_equal(arrays["row"], rows):
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from scaleproof.attacks.base import at_least
 from scaleproof.contract import Finding
 from scaleproof.evaluation import Share
 from scaleproof.progress import Report
-from scaleproof.store import UnitStore
+from scaleproof.store import Arrays, UnitStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ def class_robustness(
 
 
 def classes_of_verdicts(
-    arrays: Mapping[str, NDArray[Any]], attacks: Sequence[str], classes: int, source: str = "verdicts"
+    arrays: Arrays, attacks: Sequence[str], classes: int, source: str = "verdicts"
 ) -> Classes:
     """Count verdicts by class, from the arrays of an evaluation or of its `verdicts.npz`."""
     labels, clean = arrays["labels"], arrays["clean_prediction"]

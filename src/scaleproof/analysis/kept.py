@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scaleproof.progress import Progress, Report
 from scaleproof.store import Arrays, UnitStore
@@ -21,7 +19,7 @@ class Kept:
     store: UnitStore
     mark: str
 
-    def get(self, key: str, work: Callable[[], Mapping[str, NDArray[Any]]]) -> Arrays:
+    def get(self, key: str, work: Callable[[], Arrays]) -> Arrays:
         """A finished piece from the store, or the work done now and stored."""
         stored = self.store.load(key)
         if stored is not None and str(stored.get("fingerprint")) != self.mark:
