@@ -79,7 +79,7 @@ def demo(
 
 def run(job: Job, alphas: list[float], allow_train_mode: bool, report: bool) -> None:
     """Sweep, unless the same run is finished; then show what is in the folder."""
-    from scaleproof.analysis import scale_sweep, sweepable
+    from scaleproof.analysis import scale_sweep
     from scaleproof.cli.live import live_bar
     from scaleproof.cli.show import show
 
@@ -89,7 +89,7 @@ def run(job: Job, alphas: list[float], allow_train_mode: bool, report: bool) -> 
             sweep = scale_sweep(
                 job.loaded.classifier,
                 job.dataset,
-                sweepable(job.attacks),
+                job.attacks,
                 alphas=alphas,
                 seed=job.seed,
                 batch_size=job.batch_size,
