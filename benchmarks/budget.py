@@ -229,10 +229,11 @@ def draw(document: Mapping[str, Any], path: Path) -> None:
         panel.annotate(
             name, means[name], (3, 5), textcoords="offset points", fontsize=8, rotation=35, zorder=3
         )
-    left, top = min(x for x, _ in means.values()), max(y for _, y in means.values())
+    left = min(x for x, _ in means.values())
+    bottom, top = min(0, *(y for _, y in means.values())), max(y for _, y in means.values())
     ticks = [tick for tick in (0.5, 1, 2, 5, 10, 20, 50) if 0.8 * left < tick]
     panel.axhline(0, color="black", linewidth=0.8)
-    panel.set(xscale="log", xlim=(0.8 * left, 60), ylim=(-0.05 * top, 1.55 * top))
+    panel.set(xscale="log", xlim=(0.8 * left, 60), ylim=(bottom - 0.05 * top, 1.55 * top))
     panel.set(xlabel="passes, % of AutoAttack's", ylabel="points left beyond AutoAttack")
     panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     panel.minorticks_off()

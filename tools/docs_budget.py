@@ -75,15 +75,18 @@ def facts(record: dict[str, Any]) -> str:
     brackets = (
         "in brackets the lowest and the highest seed, and the highest end of their paired 95% intervals"
     )
-    skipped = f" after the first {record['skipped']:,}" if record.get("skipped") else ""
-    what = f"{record['data']}, n = {record['images']:,}{skipped}; means over seeds {seeds}; {brackets}"
+    what = f"{record['data']}, n = {record['images']:,}{skipped(record)}; means over seeds {seeds}; {brackets}"
     return f"({what}; {place}; `benchmarks/budget.py`)\n"
+
+
+def skipped(record: dict[str, Any]) -> str:
+    return f" after the first {record['skipped']:,}" if record.get("skipped") else ""
 
 
 def rankings() -> str:
     """For each record: how often the first targets of each ranking break an image that some target breaks."""
     parts = []
-    for path in sorted((RESULTS / "benchmarks").glob("rankings-*.json")):
+    for path in sorted((RESULTS / "benchmarks").glob("rankings-*.json"), key=lambda one: "cpu" in one.name):
         record = read(f"benchmarks/{path.name}")
         for model in record["models"]:
             parts += [ranked(model["seeds"]), screened(model["seeds"]), ranking_facts(record, model)]
@@ -118,8 +121,6 @@ def ranking_facts(record: dict[str, Any], model: dict[str, Any]) -> str:
     seeds = ", ".join(str(one["seed"]) for one in model["seeds"])
     left = ", ".join(f"{one['breakable']} of {one['left']:,}" for one in model["seeds"])
     place = f"{record['hardware']['name']}, torch {record['versions']['torch']}, commit {record['commit']}"
-    what = (
-        f"{model['model']}, {record['data']}, n = {record['images']:,} after the first {record['skipped']:,}"
-    )
+    what = f"{model['model']}, {record['data']}, n = {record['images']:,}{skipped(record)}"
     told = f"of the images that PGD left some target breaks {left}, by seed"
     return f"({what}; seeds {seeds}; {told}; {place}; `benchmarks/rankings.py`)\n"
