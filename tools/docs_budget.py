@@ -75,7 +75,9 @@ def facts(record: dict[str, Any]) -> str:
     brackets = (
         "in brackets the lowest and the highest seed, and the highest end of their paired 95% intervals"
     )
-    what = f"{record['data']}, n = {record['images']:,}{skipped(record)}; means over seeds {seeds}; {brackets}"
+    what = (
+        f"{record['data']}, n = {record['images']:,}{skipped(record)}; means over seeds {seeds}; {brackets}"
+    )
     return f"({what}; {place}; `benchmarks/budget.py`)\n"
 
 
