@@ -40,14 +40,13 @@ def show_accuracies(folder: Path, console: Console, count: int) -> None:
     from scaleproof.cli import tables
 
     document = read_json(folder / "evaluation.json")
-    console.print(tables.evaluation_table(document))
     doubt = (
         tables.check_remarks(document) if "checks" in document else ["Not examined yet: is the number real?"]
     )
     going = (
         f"The checks are under way, on {count} images; if they are cut, the same command goes on with them."
     )
-    say(console, [*doubt, going])
+    say(console, [tables.accuracies(document), *doubt, going])
 
 
 def rendered(folder: Path, report: bool) -> str:

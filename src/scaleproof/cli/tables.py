@@ -27,10 +27,26 @@ def radius(threat: Document) -> str:
     return f"{threat['norm']} {f'{round(levels)}/255' if whole else format(threat['eps'], 'g')}"
 
 
+def accuracies(document: Document) -> str:
+    """An evaluation in a sentence."""
+    found = [("clean", document["clean"])]
+    found += [(attack["label"], attack["robust"]) for attack in document["attacks"]]
+    found += [(worst_case(document), document["worst_case"])]
+    return f"{caption(document)}: {', '.join(f'{name} {percent(share)}' for name, share in found)}."
+
+
+def caption(document: Document) -> str:
+    facts = f"n = {document['clean']['count']}, {radius(document['threat'])}, {document['mode']}"
+    return f"Accuracy in %, {facts}"
+
+
+def worst_case(document: Document) -> str:
+    return "worst case" if trusted(document) else "worst case (unreliable)"
+
+
 def evaluation_table(document: Document) -> Table:
     """One row an attack; robust accuracy is an upper bound."""
-    facts = f"n = {document['clean']['count']}, {radius(document['threat'])}, {document['mode']}"
-    table = Table(title=f"Accuracy in %, {facts}", title_justify="left")
+    table = Table(title=caption(document), title_justify="left")
     several = any(has_restarts(attack) for attack in document["attacks"])
     first = ["1 restart"] if several else []
     result = "all restarts" if several else "robust"
@@ -44,8 +60,7 @@ def evaluation_table(document: Document) -> Table:
         worst, seconds = attack["robust"], f"{attack['seconds']:.1f}"
         table.add_row(attack["label"], *one, percent(worst), interval(worst), seconds)
     table.add_section()
-    worst, label = document["worst_case"], "worst case" if trusted(document) else "worst case (unreliable)"
-    found = document.get("expected")
+    worst, label, found = document["worst_case"], worst_case(document), document.get("expected")
     table.add_row(
         label if found is None else f"{label}, mean answer", *blank, percent(worst), interval(worst), ""
     )
