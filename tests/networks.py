@@ -1,6 +1,7 @@
 """Networks that a test names on the command line, as module:factory."""
 
 import random
+from collections import deque
 
 import numpy as np
 import torch
@@ -89,6 +90,84 @@ class Remembering(WithoutNorm):
         if self.training:
             self.mean = 0.9 * self.mean + 0.1 * x.detach().mean()
         return super().forward(x - self.mean)
+
+
+class Listing(WithoutNorm):
+    """Counts its passes in a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passes = [0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(x)
+        self.passes[0] += 1
+        return super().forward(x * min(1.0, self.passes[0] / 20))
+
+
+class Tallying(WithoutNorm):
+    """Counts its passes in a number of numpy's."""
+
+    passes = np.int64(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(x)
+        self.passes = self.passes + 1
+        return super().forward(x * min(1.0, float(self.passes) / 20))
+
+
+class Queueing(WithoutNorm):
+    """Has the means of its last batches in a queue."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.means: deque[Tensor] = deque(maxlen=5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(x)
+        self.means.append(x.detach().mean())
+        return super().forward(x - torch.stack([*self.means]).mean())
+
+
+class Drifting(WithoutNorm):
+    """Its statistic is no buffer, but changes in place."""
+
+    mean: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.mean is None:
+            self.mean = torch.zeros(1, device=x.device)
+        if self.training:
+            self.mean.mul_(0.9).add_(0.1 * x.detach().mean())
+        return super().forward(x - self.mean)
+
+
+class Recalling(WithoutNorm):
+    """Its last features, without their gradient, move its next input."""
+
+    last: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(x)
+        before, self.last = self.last, self.body(x).mean((2, 3))
+        return super().forward(x if before is None else x - 0.1 * before.detach().mean())
+
+
+class Missing(WithoutNorm):
+    """Has a number that is none, and is the same one for ever."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.missing = float("nan")
+        self.seen: list[torch.Size] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen[:] = [x.shape[1:]]
+        return super().forward(x)
 
 
 class Showing(WithoutNorm):

@@ -1,10 +1,12 @@
 """The digest of a callable's source follows its own file, whatever wraps the callable and wherever the file lies."""
 
+import gc
 import importlib
 import itertools
 import json
 import linecache
 import sys
+import weakref
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -152,6 +154,20 @@ def test_a_file_that_is_called_as_one_of_pythons_is_ones_own(
 
 def test_what_has_no_source_has_no_digest() -> None:
     assert source_digest(len) is None
+
+
+def test_a_digest_keeps_nothing_alive() -> None:
+    """A notebook makes attacks by the hundred, each of which may hold a network."""
+
+    def attack(x: float) -> float:
+        return x
+
+    digest, gone = source_digest(attack), weakref.ref(attack)
+    assert digest is not None
+    assert source_digest(attack) == digest
+    del attack
+    gc.collect()
+    assert gone() is None
 
 
 def calls_torch() -> None:

@@ -7,7 +7,20 @@ from functools import partial
 import pytest
 import torch
 
-from networks import Averaging, Counting, Dropping, Remembering, Showing, Skipping
+from networks import (
+    Averaging,
+    Counting,
+    Drifting,
+    Dropping,
+    Listing,
+    Missing,
+    Queueing,
+    Recalling,
+    Remembering,
+    Showing,
+    Skipping,
+    Tallying,
+)
 from own_defenses import Smooth
 from scaleproof import Speed, evaluate, suite
 from scaleproof.attacks import APGD, Attack, Scouting, Scouts
@@ -108,6 +121,11 @@ def test_layers_that_draw() -> None:
         (Averaging, "the network puts other tensors in the place of its buffers"),
         (Counting, "the network keeps passes from pass to pass"),
         (Remembering, "the network keeps mean from pass to pass"),
+        (Listing, "the network keeps passes from pass to pass"),
+        (Tallying, "the network keeps passes from pass to pass"),
+        (Queueing, "the network keeps means from pass to pass"),
+        (Drifting, "the network keeps mean from pass to pass"),
+        (Recalling, "the network keeps last from pass to pass"),
     ],
 )
 def test_what_a_graph_could_not_repeat_is_not_captured(network: type[WithoutNorm], reason: str) -> None:
@@ -133,8 +151,14 @@ def showing() -> Classifier:
     return as_classifier(Showing())
 
 
-def test_a_network_whose_features_can_be_seen() -> None:
-    assert same_both_ways(showing, chosen("standard"))
+def missing() -> Classifier:
+    torch.manual_seed(3)
+    return as_classifier(Missing())
+
+
+@pytest.mark.parametrize("make", [showing, missing])
+def test_networks_that_keep_what_no_pass_reads_or_changes(make: Callable[[], Classifier]) -> None:
+    assert same_both_ways(make, chosen("standard"))
 
 
 def test_a_defense_without_a_hash() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,7 +116,7 @@ def test_a_process_without_rows_counts_the_step_as_one_without_a_fault() -> None
     for rank, size in ((0, 1), (0, 2), (1, 2)):
         stepper.group = Beside(rank, size)
         stepper.step(running.defense, draws, 0.01)
-    assert stepper.first.flags.tolist() == [3] + [0] * (len(stepper.first.flags) - 1)
+    assert stepper.totals.first.flags.tolist() == [3] + [0] * (len(stepper.totals.first.flags) - 1)
 
 
 def test_a_batch_has_a_row_for_each_process() -> None:
@@ -123,13 +124,33 @@ def test_a_batch_has_a_row_for_each_process() -> None:
         Trainer(network(), small(), AdversarialTraining(), replace(CONFIG, batch_size=2), group=Group(0, 3))
 
 
-def test_processes_begin_with_the_same_weights(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += ["--master-port", "29621", "group_work.py", str(tmp_path)]
+def worked(what: str, folder: Path, processes: int, port: str) -> list[Any]:
+    """What each of several processes found."""
+    folder.mkdir()
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
+    command += ["--master-port", port, "group_work.py", what, str(folder)]
     done = subprocess.run(command, cwd=TESTS, env=ENVIRONMENT, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
-    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(processes)]
+
+
+def test_processes_begin_with_the_same_weights(tmp_path: Path) -> None:
+    first, second = worked("share", tmp_path / "two", 2, "29621")
     assert first == second
+
+
+def test_a_process_without_rows_records_and_learns_what_the_others_do(tmp_path: Path) -> None:
+    """It has no part in the batch that alone has some term, of some weight."""
+    *records, weights = worked("train", tmp_path / "one", 1, "29622")[0]
+    assert [{"late", "early"} & set(record) for record in records] == [{"late"}, {"late", "early"}]
+    for *told, learned in worked("train", tmp_path / "two", 2, "29623"):
+        for one, other in zip(told, records, strict=True):
+            numbers = {name: value for name, value in other.items() if isinstance(value, float)}
+            assert {name: one[name] for name in numbers} == pytest.approx(numbers, rel=1e-4)
+        assert {"own", *learned} == set(weights)
+        for name, values in weights.items():
+            assert learned[name] == pytest.approx(values, abs=1e-5), name
+    assert min(weights["own"]) > 0.01, "it learned"
 
 
 def test_when_no_checkpoint_is_whole_the_run_says_that_it_starts_over(tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ def skipped(record: dict[str, Any]) -> str:
 def rankings() -> str:
     """For each record: how often the first targets of each ranking break an image that some target breaks."""
     parts = []
-    for path in sorted((RESULTS / "benchmarks").glob("rankings-*.json"), key=lambda one: "cpu" in one.name):
+    found = (RESULTS / "benchmarks").glob("rankings-*.json")
+    for path in sorted(found, key=lambda one: ("cpu" in one.name, one.name)):
         record = read(f"benchmarks/{path.name}")
         for model in record["models"]:
             parts += [ranked(model["seeds"]), screened(model["seeds"]), ranking_facts(record, model)]

@@ -10,9 +10,11 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 OURS = {"scaleproof", "torch", "numpy", *sys.stdlib_module_names}  # whose sources are known by a version
 PYTHON = tuple(Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib"))
@@ -61,12 +63,16 @@ def source_digest(function: Any) -> str | None:
     named = inspect.unwrap(routine_or_class(function))  # what torch.no_grad() and others wrap lives elsewhere
     named = getattr(named, "__func__", named)
     loaded = getattr(sys.modules.get(named.__module__), "__spec__", None)  # another one after a reload
-    if named not in SEEN or SEEN[named][0] is not loaded:
-        SEEN[named] = loaded, digest_now(named)
-    return SEEN[named][1]
+    if named in SEEN and SEEN[named][0] is loaded:
+        return SEEN[named][1]
+    digest = digest_now(named)
+    with suppress(TypeError):  # some of C's own cannot be referred to weakly
+        SEEN[named] = loaded, digest
+    return digest
 
 
-SEEN: dict[Any, tuple[Any, str | None]] = {}  # digests, by what they are of, each with its module's origin
+# digests, by what they are of, each with its module's origin; what is gone takes its own along
+SEEN: WeakKeyDictionary[Any, tuple[Any, str | None]] = WeakKeyDictionary()
 
 
 def digest_now(named: Any) -> str | None:

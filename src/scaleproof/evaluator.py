@@ -95,7 +95,7 @@ def evaluate(
             return audited(evaluated, attacks)
 
 
-@dataclass
+@dataclass(eq=False)
 class Run:
     """One evaluation under way."""
 

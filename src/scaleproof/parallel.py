@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -48,6 +49,13 @@ class Group:
         numbers = torch.tensor(values, dtype=torch.float64)
         dist.broadcast_object_list(box := [numbers.tolist()], src=0)
         return list(box[0])
+
+    def gathered(self, thing: Any) -> list[Any]:
+        """What every rank has in the place of this one's."""
+        found: list[Any] = [thing] * self.size
+        if self.size > 1:
+            dist.all_gather_object(found, thing)
+        return found
 
     def share(self, net: nn.Module, device: torch.device) -> None:
         """The weights and buffers of rank 0, on every rank: a network may begin with chance of its own."""

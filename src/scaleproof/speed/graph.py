@@ -138,9 +138,14 @@ class GraphCache:
                 forget_oldest(self.graphs)
                 self.graphs[full_key] = Captured(function, inputs, self.pool, self.stream, self.state)
             except RuntimeError as error:
-                self.failure = f"graph capture failed, eager in its place: {first_line(error)}"
+                self.give_up(first_line(error))
+            if self.failure is not None:
                 return function(*inputs)
         return self.graphs[full_key](*inputs)
+
+    def give_up(self, reason: str) -> None:
+        """Capture nothing any more."""
+        self.failure = f"graph capture failed, eager in its place: {reason}"
 
     def chain(
         self, key: object, step: Callable[..., Tensors], tensors: Tensors, state: Sequence[Tensor]

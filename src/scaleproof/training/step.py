@@ -10,25 +10,25 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from scaleproof.defenses.base import Batch, Defense, Outcome
-from scaleproof.losses import logits
+from scaleproof.defenses.base import Batch, Defense
 from scaleproof.models.classifier import Classifier, device_of, evaluating
 from scaleproof.parallel import Group
 from scaleproof.rng import seeded
 from scaleproof.speed import GraphCache, Speed, choose
 from scaleproof.speed.fold import is_own
 from scaleproof.speed.precision import has_fast_bf16
-from scaleproof.training.checks import MOST_TERMS, check_names, checked_outcome
+from scaleproof.training.checks import checked_outcome
 from scaleproof.training.config import TrainConfig
-from scaleproof.training.diverged import First, masks, numbers, told
+from scaleproof.training.diverged import masks, numbers, told
 from scaleproof.training.images import Resident
 from scaleproof.training.learner import ModelLearner
-from scaleproof.training.repeatable import repeatable
+from scaleproof.training.repeatable import watched
 from scaleproof.training.sgd import SGD
+from scaleproof.training.totals import Totals
 
 CHANCE = (nn.modules.dropout._DropoutNd, nn.RReLU)  # layers that draw random numbers in train mode
 PRECISIONS = ("auto", "float32", "tf32", "bf16")
-SLOTS = 2 + MOST_TERMS  # of the running totals: rows, right ones, then one a term
+WATCHED = 2  # steps of a kind before it is captured, where a graph of it might not be the step again
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,14 @@ class Stepper:
         self.parameters = [p for p in classifier.parameters() if p.requires_grad]
         self.optimizer = SGD(self.parameters, momentum=config.momentum, weight_decay=config.weight_decay)
         self.memory = defense.new_memory(images.plain(slice(0, config.batch_size)))
-        self.totals = torch.zeros(SLOTS, dtype=torch.float64, device=self.device)
-        self.first = First(SLOTS, self.device)
-        self.names: list[str] = []  # of all terms so far, each has its place in the totals
+        self.totals = Totals(defense, self.device)
         self.graded: list[nn.Parameter] = []
         self.defense = defense
         self.variants: list[Defense] = []
         self.has_chance = has_chance(classifier)
         captures = speed.graph and self.device.type == "cuda" and group.size == 1
-        self.graphs = GraphCache(self.device, self.state) if captures else None
+        patience = WATCHED if self.has_chance else 0
+        self.graphs = GraphCache(self.device, self.state, patience=patience) if captures else None
 
     def state(self) -> Sequence[Tensor]:
         """Every tensor that a step changes."""
@@ -81,8 +80,7 @@ class Stepper:
             *self.classifier.buffers(),
             *self.optimizer.momenta,
             *self.memory.values(),
-            self.totals,
-            self.first.flags,
+            *self.totals.tensors(),
         ]
 
     def step(self, defense: Defense, draws: Draws, rate: float) -> None:
@@ -94,8 +92,8 @@ class Stepper:
             if self.graphs is None:
                 compute(part.rows, part.places, *part.noise)
             else:
-                again = partial(self.repeatable, compute)
-                self.graphs(self.variant(defense), again, part.rows, part.places, *part.noise)
+                seen = partial(self.seen, compute)
+                self.graphs(self.variant(defense), seen, part.rows, part.places, *part.noise)
 
     def variant(self, defense: Defense) -> int:
         """The number of this defense among all that steps had: one of one's own may have no hash."""
@@ -103,11 +101,15 @@ class Stepper:
             self.variants.append(defense)
         return self.variants.index(defense)
 
-    def repeatable(self, compute: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
-        """The step, unless a graph of it would not be the step again."""
+    def seen(self, compute: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
+        """The step; where a graph of it would not be the step again there will be none."""
         if self.graphs is None or self.graphs.failure is not None or not self.has_chance:
             return compute(*inputs)
-        return repeatable(self.classifier, partial(compute, *inputs))
+        with watched(self.classifier) as reasons:
+            result = compute(*inputs)
+        if reasons:
+            self.graphs.give_up(reasons[0])
+        return result
 
     def own_chance(self, key: int) -> AbstractContextManager[None]:
         """What draws from the global generators is seeded for this step and rank, and they are restored after it."""
@@ -127,10 +129,10 @@ class Stepper:
                 (torch.stack(list(outcome.terms.values())).sum() * (len(rows) / whole)).backward()  # type: ignore[no-untyped-call]
                 with torch.no_grad():
                     defense.remember(outcome, batch, self.memory)
-                    self.count(outcome, batch.y)
+                    self.totals.add(outcome, batch.y)
                 self.graded = [p for p in self.parameters if p.grad is not None]
             else:
-                self.first.look(rows, ())  # a step without a fault
+                self.totals.pass_over(rows)
             self.join(whole)
             self.optimizer.step()
         return ()
@@ -139,8 +141,12 @@ class Stepper:
         """Gradients, and what each rank remembers of its rows, become those of the whole batch on every rank."""
         if self.group.size == 1:
             return
+        if whole < self.group.size:  # a rank without rows knows of no gradient
+            found = torch.tensor([float(p.grad is not None) for p in self.parameters], device=self.device)
+            self.group.add_up([found])
+            self.graded = [p for p, count in zip(self.parameters, found.tolist(), strict=True) if count]
         for parameter in self.graded:
-            if parameter.grad is None:  # this rank had no rows
+            if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         self.group.add_up([p.grad for p in self.graded if p.grad is not None])
         part = self.group.part(whole)
@@ -150,38 +156,16 @@ class Stepper:
             self.group.add_up([mine])
             tensor[:whole].copy_(mine)
 
-    def count(self, outcome: Outcome, y: Tensor) -> None:
-        """Add this batch to the running totals."""
-        outputs = logits(outcome.output)
-        self.names += [name for name in outcome.terms if name not in self.names]
-        check_names(self.names, self.defense)
-        terms = [outcome.terms.get(name, outputs.new_zeros(())).detach() for name in self.names]
-        self.first.look(outputs, terms)
-        right = (outputs.argmax(1) == y).sum()
-        rows = torch.full_like(right, len(y))
-        values = [rows, right, *(term * len(y) for term in terms)]
-        self.totals[: len(values)] += torch.stack([value.double() for value in values])
-
-    def read_totals(self) -> dict[str, float]:
-        """Means since the last reading: the terms, their sum as `loss`, and the accuracy on what was trained on."""
-        totals = self.totals.clone()
-        self.group.add_up([totals])
-        self.totals.zero_()
-        rows, right, *sums = totals.tolist()
-        means = {name: value / max(rows, 1) for name, value in zip(self.names, sums, strict=False)}
-        loss = {"loss": sum(means.values())}  # first, also where a term of some steps is called so
-        return loss | means | loss | {"train_accuracy": right / max(rows, 1)}
-
     def is_finite(self, *, weights: bool = False) -> bool:
         """Whether the running totals are numbers, and the weights too where they are asked for."""
-        tensors = [self.totals, *(numbers(self.classifier, self.masks) if weights else ())]
+        tensors = [self.totals.sums, *(numbers(self.classifier, self.masks) if weights else ())]
         sums = torch.stack([tensor.detach().double().sum() for tensor in tensors])
         self.group.add_up([sums])  # so that all ranks stop together
         return bool(sums.isfinite().all())
 
     def fault(self, when: str) -> tuple[str, str]:
         """What is no number any more, once `is_finite` said so, and the remedy."""
-        outputs, terms = self.first.read(self.names, self.group)
+        outputs, terms = self.totals.fault(self.group)
         return told(when, outputs, terms, bf16=self.bf16)
 
     def notes(self) -> dict[str, object]:

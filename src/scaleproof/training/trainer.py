@@ -203,7 +203,7 @@ class Trainer:
         if self.averaged is not None:
             self.group.average_buffers(self.averaged.net)
         record: dict[str, Any] = {"epoch": number + 1, "rate": self.config.rate_at(number + 0.5)}
-        record |= self.stepper.read_totals() | {"weight_norm": head_norm(self.measured)}
+        record |= self.stepper.totals.means(self.group) | {"weight_norm": head_norm(self.measured)}
         if (
             number % self.config.probe_every == self.config.probe_every - 1
             or number + 1 == self.config.epochs
@@ -280,7 +280,9 @@ class Trainer:
                 if not name.startswith("best-"):
                     mine[name].copy_(tensor)
         self.history = list(found.facts["history"])
-        self.stepper.names = [name for name in dict.fromkeys(chain(*self.history)) if name not in FIELDS]
+        self.stepper.totals.names = [
+            name for name in dict.fromkeys(chain(*self.history)) if name not in FIELDS
+        ]
         self.steps_done, self.rollbacks = found.facts["steps_done"], found.facts["rollbacks"]
         self.stopped, self.elapsed = found.facts["stopped"], found.facts["elapsed"]
         check_answers(self.classifier, found.facts, f"the checkpoint in {self.folder}")
