@@ -250,7 +250,11 @@ def test_classes_appear_once_each(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "told"), [("cpu", "Precision float32 (TF32 is for GPUs);"), ("cuda", "Precision tf32;")]
+    ("device", "told"),
+    [
+        ("cpu", "Gradients in float32 (TF32 is for GPUs), verdicts"),
+        ("cuda", "Gradients in tf32, verdicts in float32;"),
+    ],
 )
 def test_no_tf32_is_claimed_of_a_cpu(tmp_path: Path, device: str, told: str) -> None:
     folder = write_evaluation(tmp_path, optional=False)

@@ -60,6 +60,51 @@ def test_weights_with_one_answer_for_everything_are_told(
     assert "Such weights have learned next to nothing: train longer" in done.output
 
 
+def test_what_would_be_trained_is_told_before(tmp_path: Path) -> None:
+    done = train(
+        "mart", "--recipe", "original", "--limit", "200", "--dry-run", "--out", str(tmp_path / "run")
+    )
+    first, _, rest = done.stdout.partition("\n")
+    assert first == f"MART into {tmp_path / 'run'}"
+    told = json.loads(rest)
+    assert (told["defense"]["weight"], told["config"]["weight_decay"]) == (5.0, 3.5e-3)
+    assert told["images"] == {"trained on": 180, "held out": 20, "tested on": 1000}
+    assert "MART" in told["recipe"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_lines_and_tables_of_several_seeds_say_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = train("at", *QUICK, "--epochs", "1", "--seeds", "3,4")
+    for seed in (3, 4):
+        assert f"AT seed-{seed} epoch 1/1" in done.stderr
+        assert f"AT, seed {seed}: accuracy in %" in done.stdout
+        assert len(list((tmp_path / "runs").glob(f"*-seed-{seed}-*/run.json"))) == 1
+
+
+def test_weights_to_begin_with_and_another_ball_are_told(tmp_path: Path) -> None:
+    words = [*QUICK, "--epochs", "1"]
+    train("at", *words, "--norm", "l2", "--eps", "0.5", "--out", str(tmp_path / "l2"))
+    went_on = train("at", *words, "--model", str(tmp_path / "l2"), "--out", str(tmp_path / "more"))
+    assert f"note: began with the weights in {tmp_path / 'l2'}" in " ".join(went_on.stdout.split("\n"))
+    asked = [
+        "evaluate",
+        str(tmp_path / "l2"),
+        "--limit",
+        "8",
+        "--attacks",
+        "pgd",
+        "--steps",
+        "1",
+        "--no-checks",
+    ]
+    for own, other in (([], True), (["--norm", "l2", "--eps", "0.5"], False)):
+        done = CliRunner().invoke(app, [*asked, *own, "--no-report", "--out", str(tmp_path / f"{other}")])
+        assert done.exit_code == 0, done.output
+        note = "trained for l2 0.5, attacked within linf 8/255; for its own: --norm l2 --eps 0.5"
+        assert (note in done.output) == other
+
+
 def test_findings_are_told_for_each_set_of_weights() -> None:
     def result(*findings: str) -> dict[str, object]:
         found = [{"name": "x", "severity": "note", "meaning": meaning} for meaning in findings]

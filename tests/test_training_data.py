@@ -30,6 +30,21 @@ def test_a_part_of_the_training_set_is_no_test_set(tmp_path: Path) -> None:
     assert "the test images are the training images" in invoke("at", *settings)[1]
 
 
+def test_test_images_that_are_trained_on_are_counted(tmp_path: Path) -> None:
+    """As in sets that somebody split after duplicating images; a set of bytes may meet one of floats."""
+    images, others = load("sample-train").first(60), load("sample").first(20)
+    mixed = np.concatenate([images.images[:3], others.images[3:]])
+    np.savez(tmp_path / "train.npz", images=images.images, labels=images.labels)
+    np.savez(tmp_path / "test.npz", images=mixed.astype(np.float32) / 255, labels=others.labels)
+    settings = ["--data", str(tmp_path / "train.npz"), "--test-data", str(tmp_path / "test.npz")]
+    settings += ["--model", "resnet-tiny", "--batch-size", "20", "--epochs", "1", "--attacks", "pgd"]
+    code, error, told = invoke("at", *settings, "--out", str(tmp_path / "run"))
+    assert code == 0, error
+    assert "3 of the 20 test images are among the training images, pixel by pixel" in told
+    assert images.shared_with(images) == 60
+    assert others.shared_with(images) == 0
+
+
 def test_test_images_of_a_class_that_nobody_trains_are_refused(tmp_path: Path) -> None:
     images = load("sample-train").first(60)
     for name, labels in (("train", images.labels % 3), ("test", images.labels % 3 + 1)):

@@ -14,6 +14,7 @@ from torch import nn
 
 from scaleproof.defenses.base import Batch, Defense, Learner, Memory, Outcome
 from scaleproof.models import Classifier
+from scaleproof.museum.healthy import WithoutNorm
 from scaleproof.parallel import ALONE, Group
 from scaleproof.training import Trainer
 from scaleproof.training.diverged import First, check_numbers, masks, numbers, told
@@ -109,6 +110,15 @@ def test_weights_that_are_no_numbers_are_told_before_the_training() -> None:
         ValueError, match=r"before a training begins, net.head.weight has NaN .* \(1 of \d+ tensors"
     ):
         Trainer(net, small(), Broken(), QUICK)
+
+
+def test_outputs_that_are_no_numbers_are_told_before_the_training() -> None:
+    class Nothing(WithoutNorm):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) * math.nan
+
+    with pytest.raises(ValueError, match="the model returned NaN or infinite logits on clean images"):
+        Trainer(Classifier(Nothing()), small(), chosen("at"), QUICK, test=None)
 
 
 def test_seconds_are_those_of_ones_own_steps() -> None:

@@ -19,6 +19,7 @@ from docs_budget import budget, rankings
 from docs_museum import annex, annex_first, check_cost, limits, museum
 from docs_objectives import objectives
 from docs_parts import RESULTS, ROOT, percent, provenance, read, table
+from docs_recipes import own_recipes
 from docs_training import (
     cpu_training,
     first_step,
@@ -177,6 +178,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "precisions": precisions,
     "recipes": recipes,
     "cpu-training": cpu_training,
+    "own-recipes": own_recipes,
     "first-step": first_step,
     "speed-lines": lambda: autoattack_line() + training_speed_line(),
     "museum": museum,

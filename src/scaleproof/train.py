@@ -10,12 +10,14 @@ import copy
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from scaleproof.contract import Finding
 from scaleproof.defenses import defense_settings
 from scaleproof.differences import differences, setting, told
 from scaleproof.evaluation import Evaluation
@@ -23,7 +25,7 @@ from scaleproof.evaluator import evaluate
 from scaleproof.files import read_json, write_atomically
 from scaleproof.locks import alone_in
 from scaleproof.models import Classifier, answers, load_model, save_model, weights_digest
-from scaleproof.models.specs import is_code
+from scaleproof.models.specs import is_code, is_path
 from scaleproof.parallel import ALONE, Group
 from scaleproof.progress import Progress as Step
 from scaleproof.provenance import provenance
@@ -151,7 +153,9 @@ class Session:
         """How it was computed, for the record."""
         found: dict[str, Any] = self.trainer.stepper.notes()
         told = [f"side by side with {self.beside} more: their work on the GPU is in the seconds, too"]
-        return found | {"notes": found["notes"] + (told if self.beside else [])}
+        began = [f"began with the weights in {self.plan.architecture}"]
+        more = (told if self.beside else []) + (began if is_path(self.plan.architecture) else [])
+        return found | {"notes": found["notes"] + more}
 
     def result(
         self, measured: Classifier, kind: str, epoch: int, weights: Mapping[str, Any], attacked: Attacked
@@ -170,6 +174,7 @@ class Session:
             settings: dict[str, Any] = {"seed": plan.config.seed, "speed": plan.speed}
             settings["progress"] = lambda step: attacked(plan, kind, step)
             self.evaluations[sha256] = evaluate(measured, plan.test, plan.attacks, **settings)
+            self.evaluations[sha256] = with_overlap(self.evaluations[sha256], plan)
         found = self.evaluations[sha256]
         write_arrays(plan.folder / f"verdicts-{kind}.npz", found.arrays())
         return {"epoch": epoch, "file": FILES[kind], "weights_sha256": sha256, "evaluation": found.as_json()}
@@ -186,6 +191,20 @@ class Session:
             "settings_sha256": settings_digest(self.settings),
             "seconds": self.trainer.elapsed,
         }
+
+
+def with_overlap(evaluation: Evaluation, plan: Plan) -> Evaluation:
+    """The evaluation, with a finding where images that it counts were trained on."""
+    shared = plan.test.shared_with(plan.dataset)
+    if not shared:
+        return evaluation
+    meaning = (
+        f"{shared} of the {len(plan.test)} test images are among the training images, pixel by pixel: accuracy on them "
+        "says little of others"
+    )
+    return replace(
+        evaluation, findings=(*evaluation.findings, Finding(name="seen", severity="warning", meaning=meaning))
+    )
 
 
 def train(

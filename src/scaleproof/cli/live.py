@@ -151,9 +151,9 @@ def training_bar(shown: bool, tensorboard: bool) -> Iterator[tuple[Watch, Attack
 
 
 def called(plan: Plan) -> str:
-    """A training's name, with its seed where it is one of several."""
-    folder = plan.folder.name
-    return f"{plan.name} {folder}" if folder.startswith("seed-") else plan.name
+    """A training's name, with its seed where the folder says one."""
+    seed = f"seed-{plan.config.seed}"
+    return f"{plan.name} {seed}" if seed in plan.folder.name else plan.name
 
 
 def standing(plan: Plan, last: Mapping[str, Any] | None) -> str:

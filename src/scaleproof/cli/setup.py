@@ -18,9 +18,9 @@ from scaleproof.checks import IMAGES, Check, examine
 from scaleproof.cli.headless import possible
 from scaleproof.cli.live import GO_ON, live_checks
 from scaleproof.cli.options import number
-from scaleproof.data import Dataset, load, names
+from scaleproof.cli.origin import images_of, other_ball
+from scaleproof.data import Dataset
 from scaleproof.evaluator import checked_batch_size
-from scaleproof.files import read_json
 from scaleproof.look import first_logits
 from scaleproof.models import Classifier, LoadedModel, load_model
 from scaleproof.models.backward import described
@@ -31,7 +31,6 @@ from scaleproof.speed import Speed
 from scaleproof.speed.backends import Precision
 from scaleproof.store import FolderStore, UnitStore, has_units, is_finished, open_run, settings_digest
 from scaleproof.threat import UNSET, Norm, Threat
-from scaleproof.train import FILES
 
 if TYPE_CHECKING:
     from scaleproof.cli.live import WatchChecks
@@ -180,7 +179,7 @@ class Request:
         if self.head is not None:
             loaded = replace(loaded, classifier=Classifier(loaded.classifier, head=self.head))
         loaded.classifier.to(device)
-        return loaded
+        return replace(loaded, notes=(*loaded.notes, *other_ball(Path(self.model), self.threat())))
 
 
 def prepare(kind: str, request: Request, extra: Mapping[str, object], *, usual: bool = False) -> Job:
@@ -206,34 +205,6 @@ def prepare(kind: str, request: Request, extra: Mapping[str, object], *, usual: 
         settings=settings,
         folder=request.out or Path("runs") / "-".join(words),
     )
-
-
-def images_of(request: Request) -> Dataset:
-    """The data asked for; else the test images of the training that the model comes from, else the sample."""
-    test = None if request.data is not None else tested_on(Path(request.model))
-    name = request.data or ("sample" if test is None else test["name"])
-    if test is not None and name not in names():
-        raise ValueError(
-            f"{request.model} was trained for {name}, which is no data set of a known name: give --data"
-        )
-    found = load(name, split=request.split, folder=request.data_folder)
-    if test is not None and test["split"] == found.split:
-        count = test["count"]
-        if count > len(found) or found.first(count).digest() != test["sha256"]:
-            raise ValueError(
-                f"{request.model} was trained for other images that are called {name}, too: give --data"
-            )
-    return found
-
-
-def tested_on(model: Path) -> Mapping[str, Any] | None:
-    """What a training says of its test images, where a model is its run folder or one of the weights in it."""
-    training = (model.parent if model.name in FILES.values() else model) / "training.json"
-    document = read_json(training) if training.is_file() else None
-    if not isinstance(document, dict) or not str(document.get("schema")).startswith("scaleproof.training/"):
-        return None
-    found: Mapping[str, Any] = document["test"]
-    return found
 
 
 def settings_of(

@@ -66,7 +66,9 @@ def show_training(folders: Sequence[Path], *, report: bool = True) -> None:
     documents = [read_json(folder / "training.json") for folder in folders]
     for folder, document in zip(folders, documents, strict=True):
         page = rendered(folder, report)
-        console.print(tables.training_table(document))
+        console.print(
+            tables.training_table(document, f"seed {seeds.seed_of(folder)}" if len(documents) > 1 else "")
+        )
         say(console, [*tables.training_remarks(document), page])
     if len(documents) > 1:
         together = seeds.summary(folders, documents)

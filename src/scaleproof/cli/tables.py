@@ -194,12 +194,13 @@ def training_label(attack: Document) -> str:
     return f"PGD-{steps}" if attack["label"] == "PGD" and steps else str(attack["label"])
 
 
-def training_table(document: Document) -> Table:
-    """One row a set of weights, one column an attack."""
+def training_table(document: Document, seed: str = "") -> Table:
+    """One row a set of weights, one column an attack; of several trainings each says its seed."""
     results = document["results"]
     first = results["selected"]["evaluation"]
     facts = f"n = {first['clean']['count']}, {radius(document['threat'])}"
-    table = Table(title=f"{document['label']}: accuracy in %, {facts}", title_justify="left")
+    called = ", ".join(filter(None, (document["label"], seed)))
+    table = Table(title=f"{called}: accuracy in %, {facts}", title_justify="left")
     for name in (
         "weights",
         "epoch",
@@ -213,10 +214,10 @@ def training_table(document: Document) -> Table:
         found = result["evaluation"]
         robust = [percent(attack["robust"]) for attack in found["attacks"]]
         held_out = kind != "selected" or document["held_out"]
-        called = CHECKPOINTS[kind] if held_out else "last (nothing was held out)"
+        chosen = CHECKPOINTS[kind] if held_out else "last (nothing was held out)"
         alike = "one-answer" in finding_names(found)
         table.add_row(
-            f"{called}: one answer" if alike else called,
+            f"{chosen}: one answer" if alike else chosen,
             str(result["epoch"]),
             percent(found["clean"]),
             *robust,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from scaleproof.cli import options
 from scaleproof.cli import training_options as chosen
+
+if TYPE_CHECKING:
+    from scaleproof.training.plan import Plan
 
 
 def command(
@@ -51,11 +54,31 @@ def command(
     sync_batch_norm: chosen.SyncBatchNorm = False,
     checkpoint_seconds: chosen.CheckpointSeconds = 60.0,
     tensorboard: chosen.Tensorboard = False,
+    dry_run: chosen.DryRun = False,
     report: options.Report = True,
     out: options.Out = None,
 ) -> None:
     """Train a network to be robust; run the same command again to go on where a run was cut."""
     carry_out(locals())
+
+
+def preview(plan: Plan) -> str:
+    """What would be trained, by which settings and where."""
+    import json
+
+    from scaleproof.defenses import defense_settings
+    from scaleproof.training.checks import checked_validation
+
+    held_out = checked_validation(plan.config, len(plan.dataset))
+    images = {"trained on": len(plan.dataset) - held_out, "held out": held_out, "tested on": len(plan.test)}
+    told = {
+        "recipe": plan.provenance,
+        "architecture": plan.architecture,
+        "images": images,
+        "defense": defense_settings(plan.defense),
+        "config": plan.config.describe(),
+    }
+    return f"{plan.name} into {plan.folder}\n{json.dumps(told, indent=2)}"
 
 
 def carry_out(words: dict[str, Any]) -> None:
@@ -76,6 +99,10 @@ def carry_out(words: dict[str, Any]) -> None:
             plans = request.plans(place)
         if group.writes and request.adapted.moved:
             typer.echo(f"Recipe {request.adapted.name} {request.adapted.moved}.", err=True)
+        if words["dry_run"]:
+            for plan in plans if group.writes else ():
+                typer.echo(preview(plan))
+            return
         done = [plan.folder for plan in plans if is_finished(plan.folder)]
         failure: DivergenceError | None = None
         try:

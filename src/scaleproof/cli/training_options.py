@@ -28,7 +28,7 @@ Model = Annotated[
     str,
     typer.Option(
         help="resnet-small, resnet18, resnet50, preact-resnet18, wrn-28-10, wrn-34-10, resnet-tiny, "
-        "or module:factory."
+        "or module:factory; weights or a run folder to begin with."
     ),
 ]
 TestData = Annotated[
@@ -104,3 +104,6 @@ CheckpointSeconds = Annotated[
     float, typer.Option(help="The longest time between checkpoints, to the end of an epoch.")
 ]
 Tensorboard = Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be trained, setting by setting, and stop.")
+]

@@ -132,7 +132,8 @@ class TrainRequest:
         from scaleproof.store import settings_digest
 
         if self.out is None:
-            return plan.folder.with_name(f"{plan.folder.name}-{settings_digest(plan.settings())[:8]}")
+            seed = f"seed-{plan.config.seed}-" if seeds > 1 else ""
+            return plan.folder.with_name(f"{plan.folder.name}-{seed}{settings_digest(plan.settings())[:8]}")
         return plan.folder / f"seed-{plan.config.seed}" if seeds > 1 else plan.folder
 
     def test(self, *training: Dataset) -> Dataset:

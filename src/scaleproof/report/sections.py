@@ -129,8 +129,9 @@ def class_section(run: Run, evaluation: Evaluation, verdicts: Verdicts) -> Secti
 
 def image_section(run: Run, evaluation: Evaluation, verdicts: Verdicts) -> Section:
     """Build the section on single images: what each attack adds to the others."""
+    file = "verdicts-selected.npz" if run.run.kind == "training" else "verdicts.npz"
     sentence = (
-        "An image counts as broken if any restart of an attack changes its class. verdicts.npz has the verdict on "
+        f"An image counts as broken if any restart of an attack changes its class. {file} has the verdict on "
         "every image."
     )
     tabled = evaluation.mode != "cascade" and len(evaluation.attacks) > 1
@@ -144,7 +145,7 @@ def speed_sentence(speed: Speed, device: str) -> str:
     precision = "float32 (TF32 is for GPUs)" if cpu else speed.precision
     switches = ("folded", speed.folded), ("graph", speed.graph), ("compiled", speed.compiled)
     states = ", ".join(f"{name} {'on' if state else 'off'}" for name, state in switches)
-    return f"Precision {precision}; {states}."
+    return f"Gradients in {precision}, verdicts in float32; {states}."
 
 
 def attack_pairs(evaluation: Evaluation | None) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import SyncBatchNorm
 from torch.nn.modules.batchnorm import _BatchNorm as Norm
 
-from scaleproof.contract import understood
+from scaleproof.contract import check_finite, understood
 from scaleproof.data import Dataset
 from scaleproof.defenses.base import Defense, Outcome
 from scaleproof.defenses.named import defense_settings
@@ -93,8 +93,9 @@ def checked_validation(config: TrainConfig, count: int) -> int:
 def check_network(classifier: Classifier, defense: Defense, x: Tensor, classes: int) -> None:
     """Whether the network takes the images, which is explained where it does not, and gives what a training needs."""
     with understood(x, classifier), evaluating(classifier), random_state_kept(x.device), torch.no_grad():
-        classifier(x)
+        outputs = classifier(x)
     check_numbers(classifier)
+    check_finite(outputs)
     check_head(classifier, defense, x)
     check_classes(classifier, x[:2], classes)
 
