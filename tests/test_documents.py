@@ -100,7 +100,9 @@ def test_the_page_on_verifying_runs(
 def test_the_page_on_defenses_runs(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "add-a-defense.md").read_text(), re.DOTALL)
     exec(compile("\n".join(blocks), "add-a-defense.md", "exec"), {"__name__": "page"})
-    assert "'margin'" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "'margin'" in told
+    assert "'divergence'" in told
 
 
 def test_the_commands_on_defenses_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

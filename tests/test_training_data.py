@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from scaleproof import load
+from scaleproof.training import Trainer
 from scaleproof.training.checks import check_alike
 from test_training_mistakes import invoke
+from training_helpers import QUICK, chosen, network, small
 
 
 def test_a_part_of_the_test_images_is_no_training_set(tmp_path: Path) -> None:
@@ -43,6 +47,16 @@ def test_test_images_that_are_trained_on_are_counted(tmp_path: Path) -> None:
     assert "3 of the 20 test images are among the training images, pixel by pixel" in told
     assert images.shared_with(images) == 60
     assert others.shared_with(images) == 0
+
+
+def test_pairs_of_tensors_are_told_what_a_training_takes() -> None:
+    pair: Any = (torch.rand(4, 3, 8, 8), torch.zeros(4, dtype=torch.int64))
+    with pytest.raises(
+        ValueError, match=r"dataset must be a Dataset, got tuple: load\('images.npz'\) makes one"
+    ):
+        Trainer(network(), pair, chosen("at"), QUICK)
+    with pytest.raises(ValueError, match="test must be a Dataset, got tuple"):
+        Trainer(network(), small(), chosen("at"), QUICK, test=pair)
 
 
 def test_test_images_of_a_class_that_nobody_trains_are_refused(tmp_path: Path) -> None:

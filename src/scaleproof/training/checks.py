@@ -90,6 +90,16 @@ def checked_validation(config: TrainConfig, count: int) -> int:
     return min(config.validation, count // 10)
 
 
+def check_sets(dataset: object, test: object) -> None:
+    """Images come with the names of their classes."""
+    for name, found in (("dataset", dataset), *([] if test is None else [("test", test)])):
+        if not isinstance(found, Dataset):
+            raise ValueError(
+                f"{name} must be a Dataset, got {type(found).__name__}: load('images.npz') makes one, or "
+                "Dataset(name=..., split=..., images=..., labels=..., classes=..., source=...)"
+            )
+
+
 def check_network(classifier: Classifier, defense: Defense, x: Tensor, classes: int) -> None:
     """Whether the network takes the images, which is explained where it does not, and gives what a training needs."""
     with understood(x, classifier), evaluating(classifier), random_state_kept(x.device), torch.no_grad():

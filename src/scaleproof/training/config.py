@@ -45,6 +45,9 @@ class TrainConfig:
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be a whole number >= {least}, got {value}")
+        for name in ("rate", "momentum", "weight_decay", "guard_drop"):
+            if not isinstance(getattr(self, name), int | float):
+                raise ValueError(f"{name} must be a number, got {getattr(self, name)!r}")
         if not 0 < self.rate < float("inf"):
             raise ValueError(
                 f"rate must be finite and > 0, got {self.rate}: a larger one, as 0.1; nothing is learned at 0"

@@ -33,6 +33,7 @@ from scaleproof.training.checks import (
     check_identity,
     check_last_batch,
     check_network,
+    check_sets,
     checked_validation,
     identity,
     probe_threat,
@@ -78,6 +79,7 @@ class Trainer:
         checkpoint_seconds: float = 60.0,
         group: Group = ALONE,
     ) -> None:
+        check_sets(dataset, test)
         classifier = as_classifier(classifier)
         self.classifier, self.defense, self.config, self.group = classifier, defense, config, group
         self.folder, self.checkpoint_seconds = Path(folder) if folder else None, checkpoint_seconds
