@@ -85,6 +85,20 @@ def test_normalisation_left_outside() -> None:
     assert contract.normalisation(subject(inner.eval(), x, y)).passed
 
 
+def test_one_answer_in_the_place_of_another_is_no_gain() -> None:
+    class Signed(torch.nn.Module):
+        """The first class for images as they are, the second one where any pixel is below 0."""
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.eye(10)[(x < 0).flatten(1).any(1).long()] + 0 * x.flatten(1).sum(1, keepdim=True)
+
+    x, y = images(64, (3, 8, 8)), torch.ones(64, dtype=torch.int64)
+    y[:20] = torch.arange(20) % 10
+    check = contract.normalisation(subject(Signed().eval(), x, y))
+    assert check.passed
+    assert check.value == 0.0
+
+
 def test_a_randomised_model_with_and_without_draws() -> None:
     net = Around(SmallConvNet(), lambda x: x + 0.05 * torch.randn_like(x)).eval()
     assert contract.determinism(subject(net)).passed is False
