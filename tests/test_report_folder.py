@@ -1,5 +1,6 @@
 """Reading run folders: what is accepted, and how clearly the rest is refused."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from report_fixtures import change_json, run_object, verdict_arrays, write_evaluation, write_json, write_sweep
 from scaleproof.report import load_run
+from scaleproof.report.compare import compare
 from scaleproof.report.folder import survivors
 
 
@@ -200,3 +202,17 @@ def test_a_gallery_of_the_wrong_kind_is_refused(folder: Path) -> None:
     np.savez(folder / "gallery.npz", **(arrays | {"clean": arrays["clean"].astype(np.float32)}))
     with pytest.raises(ValueError, match=r"gallery.npz: clean must be uint8"):
         load_run(folder)
+
+
+def test_a_folder_of_several_runs_names_them(original: Path, tmp_path: Path) -> None:
+    for seed in ("seed-1", "seed-0"):
+        shutil.copytree(original, tmp_path / "seeds" / seed)
+    (tmp_path / "seeds" / "seeds.json").write_text("{}")
+    said = re.escape(f"{tmp_path / 'seeds'} lacks it: give one of the runs in it, seed-0, seed-1")
+    with pytest.raises(ValueError, match=said):
+        load_run(tmp_path / "seeds")
+    with pytest.raises(ValueError, match=said):
+        compare([original, tmp_path / "seeds"], tmp_path / "page.md")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"run\.json is missing from the run folder"):
+        load_run(tmp_path / "empty")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from scaleproof.report.tables import Table as ReportTable
+
+WIDTH = 19  # of a name that leaves the numbers their room on 80 columns
 
 
 def command(
@@ -46,14 +49,25 @@ def free_name(path: Path) -> Path:
 
 
 def on_terminal(table: ReportTable) -> Table:
-    """A table of the report as one for a terminal."""
+    """A table of the report as one for a terminal; long names are broken so that numbers keep their room."""
     from rich.table import Table
     from rich.text import Text
 
     shown = Table(title=table.caption, title_justify="left")
-    for column in table.columns:
+    for place, column in enumerate(table.columns):
         side: Literal["left", "right"] = "right" if column.numeric else "left"
-        shown.add_column(Text(column.title), justify=side, no_wrap=not column.numeric, overflow="fold")
+        shown.add_column(Text(column.title), justify=side, no_wrap=place == 0, overflow="fold")
     for row in table.rows:
-        shown.add_row(*map(Text, row.cells), style="bold" if row.strong else None)
+        name, *others = row.cells
+        shown.add_row(*map(Text, (broken(name), *others)), style="bold" if row.strong else None)
     return shown
+
+
+def broken(name: str) -> str:
+    """A name on lines of at most WIDTH letters, broken after hyphens, slashes and spaces where it has any there."""
+    lines = [""]
+    for word in re.findall(rf"[^-/ ]{{1,{WIDTH - 1}}}[-/ ]?|[-/ ]", name):
+        if lines[-1] and len((lines[-1] + word).rstrip()) > WIDTH:
+            lines.append("")
+        lines[-1] += word
+    return "\n".join(line.rstrip() for line in lines)

@@ -43,8 +43,14 @@ def alarm(evaluation: Evaluation | None) -> str:
         return ""
     if not words.trusted(evaluation):
         return checks_sentence(evaluation)
-    found = [finding.meaning for finding in evaluation.findings if finding.name == "one-answer"]
-    return f"{found[0][:1].upper()}{found[0][1:]}." if found else ""
+    said = one_answer(evaluation)
+    return f"{said[:1].upper()}{said[1:]}." if said else ""
+
+
+def one_answer(evaluation: Evaluation) -> str:
+    """Say that the network answers one class for everything, or nothing where it does not."""
+    found = (finding.meaning for finding in evaluation.findings if finding.name == "one-answer")
+    return next(found, "")
 
 
 def checks_section(run: Provenance, evaluation: Evaluation) -> Section:

@@ -78,8 +78,18 @@ def required(folder: Path, name: str, schema: str, parse: Callable[[Fields], Par
             f"the run in {folder} is not finished: run its command again, it goes on where it was"
         )
     if not (folder / name).is_file():
-        raise missing(name, "every run folder has it")
+        raise without(folder, name)
     return parse(read_fields(folder / name, schema))
+
+
+def without(folder: Path, name: str) -> ValueError:
+    """Say that a folder is no run folder, with the runs in it where it holds some."""
+    inside = sorted(found.parent.name for found in folder.glob(f"*/{name}"))
+    if not inside:
+        return missing(name, "every run folder has it")
+    return ValueError(
+        f"a run folder must hold {name}, {folder} lacks it: give one of the runs in it, {', '.join(inside)}"
+    )
 
 
 def optional(folder: Path, name: str, schema: str, parse: Callable[[Fields], Parsed]) -> Parsed | None:

@@ -21,7 +21,7 @@ def curves_table(entries: Sequence[Entry]) -> Table:
             cells.append(words.DASH if best is None else f"{best:.1f}%")
             cells.append(words.DASH if not found else f"{found[-1][1].pgd:.1f}%")
         cells.append(words.seconds(sum(epoch.seconds for epoch in training.history)))
-        rows.append(Row(cells=tuple(cells), mark="" if entry.trusted else "unreliable"))
+        rows.append(Row(cells=tuple(cells), mark="" if entry.sound else "unreliable"))
     numbers = (
         "Selected epoch",
         "Best PGD, held-out",

@@ -9,12 +9,12 @@ from scaleproof.report.compare.entries import (
     WORST,
     Entry,
     caveats,
-    difference,
     obstacle,
     other_images,
+    other_threats,
     right,
-    share_of,
 )
+from scaleproof.report.compare.headline import alarm, claim
 from scaleproof.report.explorer import Column, Explorer, build
 from scaleproof.report.sections import Document, Section
 
@@ -23,29 +23,19 @@ BOUND = (
     "with weaker attacks looks more robust."
 )
 
-LEVEL = (
-    0.05  # of McNemar's test: where few images differ, the interval alone is too ready to see a difference
-)
-
 
 def compare_document(entries: tuple[Entry, ...]) -> Document:
     """Build the comparison of runs with the first of them."""
     measured = [entry for entry in entries if entry.evaluation is not None]
-    doubtful = [entry.label for entry in entries if not entry.trusted]
-    alarm = (
-        f"Unreliable: a check failed in {' and in '.join(doubtful)}. Differences that involve it say little."
-        if doubtful
-        else ""
-    )
     headline, detail = claim(entries, measured)
     notes = strangers(measured) if len(measured) > 2 else []  # of two the headline says it
     notes += [note for entry in measured[1:] for note in caveats(measured[0], entry)]
     return Document(
         title="Comparison",
         subject="; ".join(f"{entry.label}: {subject(entry)}" for entry in entries),
-        headline=f"Unreliable: {headline}" if alarm else headline,
+        headline=headline if all(entry.trusted for entry in entries) else f"Unreliable: {headline}",
         detail=detail,
-        meaning=(*notes, *unexamined(measured), BOUND),
+        meaning=(*notes, *unexamined(measured), *legend(entries), BOUND),
         sections=(
             *evaluation_sections(measured),
             *curve_sections(entries),
@@ -53,17 +43,28 @@ def compare_document(entries: tuple[Entry, ...]) -> Document:
             settings_section(entries),
             Section(identifier="provenance", title="Provenance", tables=(tables.provenance_table(entries),)),
         ),
-        alarm=alarm,
+        alarm=alarm(entries),
     )
 
 
 def strangers(measured: Sequence[Entry]) -> list[str]:
-    """Name the runs on other images than the first."""
-    names = [entry.label for entry in measured[1:] if other_images(measured[0], entry)]
-    if not names:
-        return []
-    first = measured[0].label
-    return [f"Measured on other images than {first}: {', '.join(names)}. Differences to {first} say little."]
+    """Name the runs on other images than the first, and those under another threat."""
+    first, *others = measured
+    names = [entry.label for entry in others if other_images(first, entry)]
+    said = f"Measured on other images than {first.label}: {', '.join(names)}. Differences to {first.label} say little."
+    found = [said] if names else []
+    threats = ((entry, other_threats(first, entry)) for entry in others)
+    return found + [
+        f"{entry.label} faced another threat than {first.label} ({told}): their difference says little."
+        for entry, told in threats
+        if told
+    ]
+
+
+def legend(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Say which runs the short names in tables mean, where there are any."""
+    pairs = [f"{entry.short} is {entry.label}" for entry in entries if entry.short != entry.label]
+    return (f"In tables and figures {', '.join(pairs)}.",) if pairs else ()
 
 
 def unexamined(measured: Sequence[Entry]) -> tuple[str, ...]:
@@ -85,53 +86,6 @@ def subject(entry: Entry) -> str:
         return f"{training.label}, {training.architecture}, {words.data_text(training.test)}"
     measured = evaluation or sweep
     return f"{measured.model.spec}, {words.data_text(measured.data)}" if measured else words.DASH
-
-
-def claim(entries: Sequence[Entry], measured: Sequence[Entry]) -> tuple[str, str]:
-    """Print the headline: one difference for two runs, the range for more, the kinds for sweeps."""
-    if len(measured) == 2:
-        return two_runs(measured[0], measured[1])
-    if len(measured) > 2:
-        worst = [entry.evaluation.worst_case for entry in measured if entry.evaluation]
-        ends = sorted(worst, key=lambda share: share.accuracy)
-        low, high = words.share_percent(ends[0]), words.share_percent(ends[-1])
-        return f"{len(measured)} runs: worst case from {low} to {high}", f"against {measured[0].label}"
-    kinds = ", ".join(dict.fromkeys(entry.run.run.kind for entry in entries))
-    return f"{len(entries)} runs side by side", kinds
-
-
-def two_runs(first: Entry, other: Entry) -> tuple[str, str]:
-    """Print the headline for two runs: which one is more accurate in the worst case, by how much, how surely."""
-    found, base, share = difference(first, other, WORST), share_of(first, WORST), share_of(other, WORST)
-    assert found is not None
-    assert base is not None
-    assert share is not None
-    counts = str(base.count) if base.count == share.count else f"{base.count} against {share.count}"
-    if other_images(first, other):
-        return (
-            f"{first.label} and {other.label} were measured on different images: their difference says little",
-            f"worst case {words.share_percent(base)} against {words.share_percent(share)}, unpaired, n = {counts}",
-        )
-    size = f"{abs(100 * found.value):.{words.decimals(share.count)}f} points"
-    sure = (found.interval[0] > 0 or found.interval[1] < 0) and (found.p is None or found.p < LEVEL)
-    side = "above" if found.value > 0 else "below"
-    told = (
-        f"{other.label} lies {size} {side} {first.label} in the worst case"
-        if sure
-        else f"No difference shown between {other.label} and {first.label} in the worst case"
-    )
-    how = f"paired, McNemar p {p_phrase(found.p)}" if found.paired else "unpaired"
-    spread = tables.interval_text(found, share.count)
-    return (
-        told,
-        f"{tables.points(found.value, share.count)} points, 95% interval {spread}, {how}, n = {counts}",
-    )
-
-
-def p_phrase(p: float | None) -> str:
-    """Print a p-value after its name."""
-    text = tables.p_text(p)
-    return text if text.startswith("<") else f"= {text}"
 
 
 def evaluation_sections(measured: Sequence[Entry]) -> tuple[Section, ...]:
@@ -173,7 +127,7 @@ def runs_explorer(entries: Sequence[Entry]) -> Explorer | None:
     if len(chosen) < 2 or first.evaluation is None or first.run.verdicts is None:
         return None
     columns = [Column(label=entry.marked, broken=~right(entry, WORST), prediction=None) for entry in chosen]
-    names = [entry.label for entry in chosen]
+    names = [entry.short for entry in chosen]
     choices = [
         ("differ", "Verdicts differ"),
         ("holds", "Right in every run"),

@@ -1,14 +1,14 @@
 """The runs of a comparison: their names, their numbers, and whether two of them saw the same images."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
 
 from scaleproof.report import words
+from scaleproof.report.checks import one_answer
+from scaleproof.report.compare.names import labels, shortened
 from scaleproof.report.compare.statistics import Difference, paired_difference, unpaired_difference
 from scaleproof.report.folder import load_run, survivors
 from scaleproof.report.records import Evaluation, Flags, Run, Share
@@ -18,9 +18,10 @@ CLEAN, WORST = "clean", "worst case"
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One run of a comparison under the name that sets it apart from the others."""
+    """One run of a comparison under the name that sets it apart from the others, and a short one for tables."""
 
     label: str
+    short: str
     folder: Path
     run: Run
 
@@ -35,9 +36,21 @@ class Entry:
         return self.evaluation is None or words.trusted(self.evaluation)
 
     @property
+    def one_answer(self) -> str:
+        """Say that the network answers one class for everything, or nothing where it does not."""
+        return one_answer(self.evaluation) if self.evaluation else ""
+
+    @property
+    def sound(self) -> bool:
+        """Tell whether nothing on record takes the worth from its numbers."""
+        return self.trusted and not self.one_answer
+
+    @property
     def marked(self) -> str:
-        """Return the name, with the warning that belongs to it."""
-        return self.label if self.trusted else f"{self.label} (unreliable)"
+        """Return the short name, with the warnings that belong to it."""
+        doubts = (("unreliable", not self.trusted), ("one answer", bool(self.one_answer)))
+        said = ", ".join(doubt for doubt, holds in doubts if holds)
+        return f"{self.short} ({said})" if said else self.short
 
 
 def load_entries(folders: Sequence[Path]) -> tuple[Entry, ...]:
@@ -48,29 +61,11 @@ def load_entries(folders: Sequence[Path]) -> tuple[Entry, ...]:
     if len({path.resolve() for path in paths}) != len(paths):
         raise ValueError(f"run folders must differ, got {', '.join(map(str, paths))}: name each once")
     runs = [load_run(path) for path in paths]
+    names = labels(paths, [run.run.name for run in runs])
     return tuple(
-        Entry(label=label, folder=path, run=run)
-        for label, path, run in zip(labels(paths, runs), paths, runs, strict=True)
+        Entry(label=label, short=short, folder=path, run=run)
+        for label, short, path, run in zip(names, shortened(names), paths, runs, strict=True)
     )
-
-
-def labels(paths: Sequence[Path], runs: Sequence[Run]) -> list[str]:
-    """Name runs by their own names where these differ, else by what differs in their paths."""
-    for names in ([run.run.name for run in runs], differing([path.resolve().parts for path in paths])):
-        if max(Counter(names).values()) == 1:
-            return names
-    return [str(path) for path in paths]
-
-
-def differing(parts: Sequence[tuple[str, ...]]) -> list[str]:
-    """Paths without the folders that they all begin with, and without those that they all end with."""
-    begin, end = alike(parts), alike([one[::-1] for one in parts])
-    return ["/".join(one[begin : len(one) - end] or one[-1:]) for one in parts]
-
-
-def alike(parts: Sequence[tuple[str, ...]]) -> int:
-    """How many first parts all have in common."""
-    return sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False)))
 
 
 def measures(entries: Sequence[Entry]) -> list[tuple[str, str]]:
@@ -125,6 +120,21 @@ def other_images(first: Entry, other: Entry) -> str:
     return ""
 
 
+def other_threats(first: Entry, other: Entry) -> str:
+    """Say which two threats two runs faced, or nothing where it was the same one."""
+    one, two = first.evaluation, other.evaluation
+    if one is None or two is None or one.threat == two.threat:
+        return ""
+    return f"{words.threat_text(one.threat)} against {words.threat_text(two.threat)}"
+
+
+def unlike(first: Entry, other: Entry) -> str:
+    """Name in two words what keeps the numbers of two runs from being compared, or nothing where nothing does."""
+    if other_images(first, other):
+        return "other images"
+    return "other threat" if other_threats(first, other) else ""
+
+
 def obstacle(first: Entry, other: Entry) -> str:
     """Say why two runs cannot be compared image by image, or nothing where they can."""
     for entry in (first, other):
@@ -159,14 +169,11 @@ def difference(first: Entry, other: Entry, measure: str) -> Difference | None:
 
 
 def caveats(first: Entry, other: Entry) -> list[str]:
-    """Say what else differs between two runs that makes their difference hard to read."""
+    """Say what else than images and threat makes the difference of two runs hard to read."""
     one, two = first.evaluation, other.evaluation
     if one is None or two is None:
         return []
     found = []
-    if one.threat != two.threat:
-        threats = f"{words.threat_text(one.threat)} against {words.threat_text(two.threat)}"
-        found.append(f"{other.label} faced another threat than {first.label} ({threats}).")
     if attacks_text(one) != attacks_text(two):
         found.append(
             f"{first.label} was attacked by {attacks_text(one)}, {other.label} by {attacks_text(two)}: a "

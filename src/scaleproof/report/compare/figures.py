@@ -56,7 +56,7 @@ def bars_figure(entries: Sequence[Entry], *, narrow: bool = False) -> "Figure":
         for position, entry in enumerate(entries):
             share = share_of(entry, WORST)
             assert share is not None
-            draw_bar(axes, position, share, COLOURS[position % len(COLOURS)] if entry.trusted else "#b5b5b5")
+            draw_bar(axes, position, share, COLOURS[position % len(COLOURS)] if entry.sound else "#b5b5b5")
         axes.set_yticks(range(len(entries)), [plain(entry.marked) for entry in entries])
         bar_axes(axes, len(entries), 130 if narrow else 112)
         axes.set_xlabel("Worst-case robust accuracy (%) with 95% interval")
@@ -70,7 +70,7 @@ def probe_of(training: Training) -> str:
 
 def probe_text(entries: Sequence[Entry]) -> str:
     """Say which images the lines are of."""
-    kinds = {entry.label: PROBES[probe_of(entry.run.training)] for entry in entries if entry.run.training}
+    kinds = {entry.short: PROBES[probe_of(entry.run.training)] for entry in entries if entry.run.training}
     if len(set(kinds.values())) == 1:
         return f"{next(iter(kinds.values()))} images"
     return ", ".join(f"{kind} images of {label}" for label, kind in kinds.items())
@@ -85,7 +85,7 @@ def curves_figure(entries: Sequence[Entry], *, narrow: bool = False) -> "Figure"
         for position, entry in enumerate(entries):
             training = entry.run.training
             assert training is not None
-            lines += draw_training(axes, position, entry.label, training)
+            lines += draw_training(axes, position, entry.short, training)
             found = standings(training, probe_of(training))
             highest = max(highest, *(max(one.clean, one.pgd) for _, one in found))
             longest = max(longest, len(training.history))
@@ -133,7 +133,7 @@ def scale_figure(entries: Sequence[Entry], *, narrow: bool = False) -> "Figure":
                     markersize=4.8,
                     markeredgecolor="white",
                     markeredgewidth=0.6,
-                    label=plain(f"{entry.label}, {rows[0].label}"),
+                    label=plain(f"{entry.short}, {rows[0].label}"),
                 )
                 lines.append(line)
         percent_axis(axes)

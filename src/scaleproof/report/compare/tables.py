@@ -14,8 +14,10 @@ from scaleproof.report.compare.entries import (
     measures,
     obstacle,
     other_images,
+    other_threats,
     right,
     share_of,
+    unlike,
 )
 from scaleproof.report.compare.statistics import Difference
 from scaleproof.report.sections import attack_pairs, run_pairs
@@ -41,7 +43,7 @@ def runs_table(entries: Sequence[Entry]) -> Table:
 
 def left_notes(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Say of which runs the columns of attacks are what a cascade left, where there are any."""
-    measured = [(entry.label, entry.evaluation) for entry in entries if entry.evaluation is not None]
+    measured = [(entry.short, entry.evaluation) for entry in entries if entry.evaluation is not None]
     names = [label for label, one in measured if one.mode == "cascade" and len(one.attacks) > 1]
     if not names:
         return ()
@@ -55,7 +57,7 @@ def run_row(first: Entry, entry: Entry, keys: Sequence[str]) -> Row:
     shares = [share_of(entry, key) for key in keys]
     worst = shares[-1]
     assert worst is not None
-    against = None if entry is first or other_images(first, entry) else difference(first, entry, WORST)
+    against = None if entry is first or unlike(first, entry) else difference(first, entry, WORST)
     return Row(
         cells=(
             entry.marked,
@@ -64,7 +66,7 @@ def run_row(first: Entry, entry: Entry, keys: Sequence[str]) -> Row:
             words.DASH if against is None else points(against.value, worst.count),
             words.whole(worst.count),
         ),
-        mark="" if entry.trusted else "unreliable",
+        mark="" if entry.sound else "unreliable",
     )
 
 
@@ -73,7 +75,7 @@ def summary_table(entries: Sequence[Entry]) -> Table:
     first = next((entry for entry in entries if entry.evaluation is not None), entries[0])
     heads = ("Clean", "Worst", "Points", "95% interval", "p")
     return Table(
-        caption=f"Accuracy in %, and points to {first.label}",
+        caption=f"Accuracy in %, and points to {first.short}",
         columns=columns("Run", *heads),
         rows=tuple(Row(cells=(entry.marked, *summary_cells(first, entry))) for entry in entries),
     )
@@ -86,8 +88,8 @@ def summary_cells(first: Entry, entry: Entry) -> tuple[str, ...]:
     found = None if entry is first else difference(first, entry, WORST)
     if found is None or worst is None:
         return (*known, *[words.DASH] * 3)
-    if other_images(first, entry):
-        return (*known, words.DASH, words.DASH, "other images")
+    if unlike(first, entry):
+        return (*known, words.DASH, words.DASH, unlike(first, entry))
     p = p_text(found.p) if found.paired else "unpaired"
     return (*known, points(found.value, worst.count), interval_text(found, worst.count), p)
 
@@ -112,7 +114,7 @@ def p_text(p: float | None) -> str:
 
 def differences_table(first: Entry, entry: Entry) -> Table:
     """Build the table of differences of one run to the first, measure by measure."""
-    mark = "" if entry.trusted and first.trusted else "unreliable"
+    mark = "" if entry.sound and first.sound else "unreliable"
     rows = []
     for key, label in measures([first, entry]):
         found, share, base = difference(first, entry, key), share_of(entry, key), share_of(first, key)
@@ -132,11 +134,12 @@ def differences_table(first: Entry, entry: Entry) -> Table:
     numbers = ("Difference, points", "95% interval", "McNemar p")
     paired = not obstacle(first, entry)
     return Table(
-        caption=f"{entry.label} against {first.label}, {'paired' if paired else 'unpaired'}",
+        caption=f"{entry.short} against {first.short}, {'paired' if paired else 'unpaired'}",
         columns=columns("Measure", *names, *numbers, "Right only in the first", "Right only here"),
         rows=tuple(rows),
         notes=(
             PAIRED if paired else STRANGE if other_images(first, entry) else UNPAIRED,
+            *([THREATS] if other_threats(first, entry) else []),
             COVERED,
             *left_notes([first, entry]),
         ),
@@ -145,7 +148,7 @@ def differences_table(first: Entry, entry: Entry) -> Table:
 
 PAIRED = (
     "Both runs saw the same images: interval by Tango’s score method, p by McNemar’s exact two-sided test on the "
-    "images whose verdict differs."
+    "images whose verdict differs. A difference is shown where the interval leaves out zero and p is below 0.05."
 )
 UNPAIRED = (
     "The images are not known to be the same: interval by Newcombe’s method 10 from two Wilson intervals, wider "
@@ -154,6 +157,9 @@ UNPAIRED = (
 STRANGE = (
     "The images are not the same, so a difference may be one of the images as well as one of the models: interval by "
     "Newcombe’s method 10 from two Wilson intervals."
+)
+THREATS = (
+    "The threats are not the same, so a difference may be one of the threats as well as one of the models."
 )
 COVERED = (
     "Intervals and p-values cover the choice of images, not the seeds of training nor the weakness of attacks. "
@@ -169,7 +175,7 @@ def agreement_table(first: Entry, others: Sequence[Entry]) -> Table:
         parts = (one & two, ~one & two, one & ~two, ~one & ~two)
         counts = [int(part.sum()) for part in parts]
         same = words.share_of(counts[0] + counts[3], len(one))
-        mark = "" if entry.trusted and first.trusted else "unreliable"
+        mark = "" if entry.sound and first.sound else "unreliable"
         rows.append(
             Row(
                 cells=(
@@ -183,10 +189,10 @@ def agreement_table(first: Entry, others: Sequence[Entry]) -> Table:
         )
     heads = ("Right in both", "Wrong only in the first", "Wrong only here", "Wrong in both")
     return Table(
-        caption=f"Agreement with {first.label}, image by image in the worst case",
+        caption=f"Agreement with {first.short}, image by image in the worst case",
         columns=columns("Run", "Same verdict", "95% interval", *heads),
         rows=tuple(rows),
-        notes=(f"n = {len(right(first, WORST))}; the first run is {first.label}.",),
+        notes=(f"n = {len(right(first, WORST))}; the first run is {first.short}.",),
     )
 
 
@@ -196,8 +202,8 @@ def disputed_table(first: Entry, others: Sequence[Entry]) -> Table:
     for entry in others:
         one, two = right(first, WORST), right(entry, WORST)
         for label, flags in (
-            (f"Wrong only in {first.label}", ~one & two),
-            (f"Wrong only in {entry.label}", one & ~two),
+            (f"Wrong only in {first.short}", ~one & two),
+            (f"Wrong only in {entry.short}", one & ~two),
         ):
             rows.append(Row(cells=(label, listed(np.flatnonzero(flags).tolist()))))
     heads = columns("Which", "Images", texts=2)
@@ -226,7 +232,7 @@ def settings_table(entries: Sequence[Entry]) -> Table:
 
 def side_by_side(caption: str, first: str, entries: Sequence[Entry], rows: Sequence[Row]) -> Table:
     """Build a table with a column of text for each run."""
-    heads = (first, *(entry.label for entry in entries))
+    heads = (first, *(entry.short for entry in entries))
     return Table(caption=caption, columns=columns(*heads, texts=len(heads)), rows=tuple(rows))
 
 
