@@ -32,6 +32,10 @@ ALONE = "robustness_without_any_hyphen"
     [
         ((PANG, MART, SI), ["pang", "mart", "si-pang"]),
         ((PANG, PANG.replace("ea58aa5d", "01234567")), ["ea58aa5d", "01234567"]),
+        (
+            ("at-resnet-small-pang-seed-0-ea58aa5d", "at-resnet-small-pang-seed-1-7ad765b8"),
+            ["seed-0", "seed-1"],
+        ),
         ((PANG, "demo"), ["at-resnet-small-sample-train-pang", "demo"]),
         ((PANG, MART, "pang"), ["pang-ea58aa5d", "mart-7ad765b8", "pang"]),
         (("at-mart-01234567", "at-pang-01234567"), ["at-mart-01234567", "at-pang-01234567"]),

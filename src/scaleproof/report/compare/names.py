@@ -8,6 +8,7 @@ from pathlib import Path
 
 LONGEST = 24  # letters of a name that stays as it is in tables
 DIGEST = re.compile(r"-[0-9a-f]{8}$")
+BETWEEN = re.compile(r"-(?!\d{1,3}(?:-|$))")  # words: a number belongs to the one before it, as in seed-0
 
 
 def labels(paths: Sequence[Path], names: Sequence[str]) -> list[str]:
@@ -37,7 +38,7 @@ def alike(parts: Sequence[tuple[str, ...]]) -> int:
 def shortened(names: Sequence[str]) -> list[str]:
     """Drop from long names the words that they all have, and the digest where the rest tells them apart."""
     long = [name for name in names if len(name) > LONGEST]
-    shared = set.intersection(*(set(name.split("-")) for name in long)) if long else set()
+    shared = set.intersection(*(set(BETWEEN.split(name)) for name in long)) if long else set()
     for common in (shared, set()):
         for digest in (False, True):
             found = [without(name, common, digest=digest) if name in long else name for name in names]
@@ -49,4 +50,4 @@ def shortened(names: Sequence[str]) -> list[str]:
 def without(name: str, common: Collection[str], *, digest: bool) -> str:
     """Return a name without some of its words, with its digest or without."""
     kept = name if digest else DIGEST.sub("", name)
-    return "-".join(word for word in kept.split("-") if word not in common)
+    return "-".join(word for word in BETWEEN.split(kept) if word not in common)
