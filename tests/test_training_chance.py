@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from networks import Dropping, Skipping
@@ -23,7 +24,7 @@ from scaleproof.defenses import (
 )
 from scaleproof.models import as_classifier
 from scaleproof.museum.healthy import WithoutNorm
-from scaleproof.parallel import Group
+from scaleproof.parallel import Group, joined, local_device
 from scaleproof.training import Trainer
 from scaleproof.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from scaleproof.training.images import centred_places
@@ -132,6 +133,21 @@ def worked(what: str, folder: Path, processes: int, port: str) -> list[Any]:
     done = subprocess.run(command, cwd=TESTS, env=ENVIRONMENT, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(processes)]
+
+
+def test_each_process_has_a_gpu_of_its_own_before_they_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Barriers, and what is no tensor, go over the current device."""
+    done: list[object] = []
+    for name, value in (("WORLD_SIZE", "2"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "set_device", done.append)
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, **_: done.append(backend))
+    monkeypatch.setattr(dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: done.append("over"))
+    with joined(local_device(torch.device("cuda"))) as group:
+        assert group == Group(1, 2)
+    assert done == [torch.device("cuda", 1), "nccl", "over"]
 
 
 def test_processes_begin_with_the_same_weights(tmp_path: Path) -> None:

@@ -87,6 +87,8 @@ def joined(device: torch.device) -> Iterator[Group]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
         return
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)  # by which barriers and objects go: another one on each rank
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
         yield Group(dist.get_rank(), dist.get_world_size())
