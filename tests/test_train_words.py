@@ -73,6 +73,18 @@ def test_what_would_be_trained_is_told_before(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_nothing_may_be_held_out(tmp_path: Path) -> None:
+    words = [*QUICK, "--epochs", "1", "--validation", "0", "--out", str(tmp_path / "run")]
+    done = train("at", *words)
+    assert done.exit_code == 0, done.output
+    document = json.loads((tmp_path / "run" / "training.json").read_text())
+    assert document["held_out"] == 0
+    assert "validation" not in document["history"][0]
+    assert "last (nothing was held out)" in " ".join(done.stdout.replace("│", " ").split())
+    with pytest.raises(ValueError, match=r"the guard needs held-out images, .*\(--guard off\)"):
+        train("rfgsm", *words[:-1], str(tmp_path / "guarded"))
+
+
 def test_lines_and_tables_of_several_seeds_say_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = train("at", *QUICK, "--epochs", "1", "--seeds", "3,4")

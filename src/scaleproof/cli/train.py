@@ -42,6 +42,7 @@ def command(
     step_size: chosen.StepSize = None,
     eps_warm_up: chosen.EpsWarmUp = None,
     average: chosen.Average = None,
+    validation: chosen.Validation = None,
     augment: chosen.Augment = None,
     attack_mode: chosen.AttackMode = None,
     guard: chosen.Guard = None,

@@ -67,6 +67,13 @@ EpsWarmUp = Annotated[int | None, typer.Option(help="Epochs over which eps grows
 Average = Annotated[
     float | None, typer.Option(help="Keep a running mean of the weights, as 0.999.", **FromRecipe)
 ]
+Validation = Annotated[
+    int | None,
+    typer.Option(
+        help="Training images held out to select weights, a tenth at most; 0: the last are selected.",
+        **FromRecipe,
+    ),
+]
 Augment = Annotated[
     bool | None,
     typer.Option(

@@ -53,6 +53,7 @@ class TrainRequest:
     step_size: str | None
     eps_warm_up: int | None
     average: float | None
+    validation: int | None
     augment: bool | None
     attack_mode: str | None
     guard: str | None
@@ -245,6 +246,7 @@ class TrainRequest:
             "batch_size": self.batch_size,
             "eps_warm_up": self.eps_warm_up,
             "average": self.average,
+            "validation": self.validation,
             "augment": self.augment,
             "guard": self.guard,
         }

@@ -106,7 +106,7 @@ class Trainer:
             self.probes["test"] = self.probe(first.batch(0, len(first)), threat, speed)
         if config.guard != "off" and "validation" not in self.probes:
             raise ValueError(
-                f"the guard needs held-out images, {len(dataset)} images leave none: give guard 'off'"
+                f"the guard needs held-out images, {len(dataset)} images leave none: give guard 'off' (--guard off)"
             )
         self.best = {name: Best() for name in self.probes}
         self.history: list[dict[str, Any]] = []
