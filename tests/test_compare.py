@@ -147,7 +147,7 @@ def test_other_images_are_not_paired(
     if damage == "labels":
         arrays = dict(np.load(other / "verdicts.npz"))
         np.savez(other / "verdicts.npz", **(arrays | {"labels": arrays["labels"][::-1]}))
-    document, table = compare([runs[0], other], tmp_path / "page.html")
+    document, (table,) = compare([runs[0], other], tmp_path / "page.html")
     first, second = load_entries([runs[0], other])
     assert obstacle(first, second).startswith(reason)
     if damage == "sweep":
@@ -174,7 +174,7 @@ def test_only_settings_that_differ_are_shown(entries: tuple[Entry, ...]) -> None
 
 
 def test_the_page_of_two_evaluations(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    document, table = compare(runs, tmp_path / "deep" / "page.html")
+    document, (table,) = compare(runs, tmp_path / "deep" / "page.html")
     assert (
         document.headline
         == "No difference shown between Other network and Wide ResNet on CIFAR-10 in the worst case"
@@ -197,7 +197,7 @@ def test_rendering_twice_gives_the_same_bytes(runs: tuple[Path, Path], tmp_path:
 
 def test_unreliable_runs_are_marked_everywhere(runs: tuple[Path, Path], tmp_path: Path) -> None:
     doubtful = add_checks(write_other(tmp_path / "b"))
-    document, table = compare([runs[0], doubtful], tmp_path / "page.html")
+    document, (table,) = compare([runs[0], doubtful], tmp_path / "page.html")
     assert document.headline.startswith("Unreliable: ")
     assert "a check failed in Other network" in document.alarm
     assert table.rows[1].cells[0] == "Other network (unreliable)"

@@ -69,7 +69,7 @@ def gain(folder: Path, count: int) -> Path:
 @pytest.mark.parametrize("ending", ["html", "md"])
 def test_one_answer_is_said_in_headline_alarm_table_and_figure(tmp_path: Path, ending: str) -> None:
     folders = [write_evaluation(tmp_path / "a"), one_answer(write_other(tmp_path / "b"))]
-    document, table = compare(folders, tmp_path / f"page.{ending}")
+    document, (table,) = compare(folders, tmp_path / f"page.{ending}")
     assert (
         document.headline == f"{OTHER} gives one answer for everything: its difference to {FIRST} says little"
     )
@@ -102,7 +102,7 @@ def test_one_answer_in_the_first_run_and_in_both(tmp_path: Path) -> None:
         document.headline == f"{FIRST} gives one answer for everything: its difference to {OTHER} says little"
     )
     add_checks(one_answer(folders[1]))
-    document, table = compare(folders, tmp_path / "both.md")
+    document, (table,) = compare(folders, tmp_path / "both.md")
     said = f"Unreliable: {FIRST} and {OTHER} give one answer for everything: their difference says little"
     assert document.headline == said
     assert document.alarm.startswith(
@@ -113,7 +113,7 @@ def test_one_answer_in_the_first_run_and_in_both(tmp_path: Path) -> None:
 
 
 def test_runs_without_a_doubt_raise_no_alarm(tmp_path: Path) -> None:
-    document, table = compare(
+    document, (table,) = compare(
         [write_evaluation(tmp_path / "a"), write_other(tmp_path / "b")], tmp_path / "p.md"
     )
     assert document.alarm == ""
@@ -123,7 +123,7 @@ def test_runs_without_a_doubt_raise_no_alarm(tmp_path: Path) -> None:
 
 def test_that_threats_differ_is_said_first_and_once(tmp_path: Path) -> None:
     folders = [write_evaluation(tmp_path / "a"), other_threat(write_other(tmp_path / "b"))]
-    document, table = compare(folders, tmp_path / "page.md")
+    document, (table,) = compare(folders, tmp_path / "page.md")
     assert document.headline == f"{FIRST} and {OTHER} faced different threats: their difference says little"
     assert document.detail == (
         "worst case 45.8% against 46.8%, ℓ∞ radius 8/255 against ℓ∞ radius 4/255, n = 1000"
@@ -133,7 +133,7 @@ def test_that_threats_differ_is_said_first_and_once(tmp_path: Path) -> None:
     assert not any("threat" in text for text in document.meaning)
     assert (tmp_path / "page.md").read_text().count("The threats are not the same") == 1
     change_json(folders[1] / "evaluation.json", "data", "sha256", value="0" * 64)
-    document, table = compare(folders, tmp_path / "images.md")
+    document, (table,) = compare(folders, tmp_path / "images.md")
     assert document.headline == (
         f"{FIRST} and {OTHER} were measured on different images and faced different threats: their difference says "
         "little"

@@ -38,7 +38,7 @@ def cut(folder: Path, count: int) -> Path:
 def test_runs_on_different_data_have_no_difference_in_the_headline(tmp_path: Path) -> None:
     first, other = write_evaluation(tmp_path / "a"), cut(write_other(tmp_path / "b"), 120)
     change_json(other / "evaluation.json", "data", "name", value="ten")
-    document, table = compare([first, other], tmp_path / "page.md")
+    document, (table,) = compare([first, other], tmp_path / "page.md")
     assert document.headline == OTHER
     assert document.detail.endswith(f"unpaired, n = {COUNT} against 120")
     assert "points" not in document.detail
@@ -51,7 +51,7 @@ def test_runs_on_different_data_have_no_difference_in_the_headline(tmp_path: Pat
 
 def test_fewer_images_of_one_set_are_compared_with_both_counts(tmp_path: Path) -> None:
     first, other = write_evaluation(tmp_path / "a"), cut(write_other(tmp_path / "b"), 120)
-    document, table = compare([first, other], tmp_path / "page.md")
+    document, (table,) = compare([first, other], tmp_path / "page.md")
     assert "different images" not in document.headline
     assert document.detail.endswith(f"unpaired, n = {COUNT} against 120")
     assert table.rows[1].cells[-1] == "unpaired"
@@ -62,7 +62,7 @@ def test_a_set_under_another_name_is_the_same_set(tmp_path: Path) -> None:
     """A copy of the file, or another form of a published set: the digests say that the images are the same."""
     first, other = write_evaluation(tmp_path / "a"), write_other(tmp_path / "b")
     change_json(other / "evaluation.json", "data", "name", value="my-copy")
-    document, table = compare([first, other], tmp_path / "page.md")
+    document, (table,) = compare([first, other], tmp_path / "page.md")
     assert "different images" not in document.headline
     assert "McNemar" in document.detail
     assert table.rows[1].cells[-1] not in ("unpaired", "other images")

@@ -87,7 +87,7 @@ def folders(tmp_path: Path) -> list[Path]:
 def test_tables_and_figures_have_short_names_and_sentences_full_ones(
     folders: list[Path], tmp_path: Path
 ) -> None:
-    document, table = compare(folders, tmp_path / "page.md")
+    document, (table,) = compare(folders, tmp_path / "page.md")
     assert [row.cells[0] for row in table.rows] == ["pang", "mart"]
     assert document.headline == f"No difference shown between {MART} and {PANG} in the worst case"
     assert f"In tables and figures pang is {PANG}, mart is {MART}." in document.meaning

@@ -18,7 +18,10 @@ WIDTH = 19  # of a name that leaves the numbers their room on 80 columns
 
 
 def command(
-    folders: Annotated[list[Path], typer.Argument(help="Finished run folders; the first is the measure.")],
+    folders: Annotated[
+        list[Path],
+        typer.Argument(help="Finished run folders, or folders of several seeds; the first is the measure."),
+    ],
     out: Annotated[
         Path | None,
         typer.Option(
@@ -33,9 +36,9 @@ def command(
     from scaleproof.report.compare import compare
 
     out = out or free_name(Path("compare.html"))
-    (document, table), console = compare(folders, out), Console()
+    (document, tables), console = compare(folders, out), Console()
     found = {section.identifier: section for section in document.sections}
-    for shown in (table, *(found["scale"].tables if "scale" in found else ())):
+    for shown in (*tables, *(found["scale"].tables if "scale" in found else ())):
         console.print(on_terminal(shown))
     said = found["differences"].paragraphs if "differences" in found else ()
     claim = f"{document.headline} ({document.detail})."
