@@ -145,16 +145,21 @@ class Drifting(WithoutNorm):
         return super().forward(x - self.mean)
 
 
-class Recalling(WithoutNorm):
-    """Its last features, without their gradient, move its next input."""
+class Caching(WithoutNorm):
+    """Makes a tensor for each number of images when it meets the first, knows the last one, and knows itself."""
 
-    last: Tensor | None = None
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: dict[int, Tensor] = {}
+        self.count = 0
+        self.circle: list[object] = []
+        self.circle.append(self.circle)
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training:
-            return super().forward(x)
-        before, self.last = self.last, self.body(x).mean((2, 3))
-        return super().forward(x if before is None else x - 0.1 * before.detach().mean())
+        self.count = len(x)
+        if self.count not in self.known:
+            self.known[self.count] = torch.full((1,), 0.1, device=x.device)
+        return super().forward(x - self.known[self.count])
 
 
 class Missing(WithoutNorm):

@@ -9,13 +9,13 @@ import torch
 
 from networks import (
     Averaging,
+    Caching,
     Counting,
     Drifting,
     Dropping,
     Listing,
     Missing,
     Queueing,
-    Recalling,
     Remembering,
     Showing,
     Skipping,
@@ -125,7 +125,6 @@ def test_layers_that_draw() -> None:
         (Tallying, "the network keeps passes from pass to pass"),
         (Queueing, "the network keeps means from pass to pass"),
         (Drifting, "the network keeps mean from pass to pass"),
-        (Recalling, "the network keeps last from pass to pass"),
     ],
 )
 def test_what_a_graph_could_not_repeat_is_not_captured(network: type[WithoutNorm], reason: str) -> None:
@@ -156,7 +155,12 @@ def missing() -> Classifier:
     return as_classifier(Missing())
 
 
-@pytest.mark.parametrize("make", [showing, missing])
+def caching() -> Classifier:
+    torch.manual_seed(3)
+    return as_classifier(Caching())
+
+
+@pytest.mark.parametrize("make", [showing, missing, caching])
 def test_networks_that_keep_what_no_pass_reads_or_changes(make: Callable[[], Classifier]) -> None:
     assert same_both_ways(make, chosen("standard"))
 

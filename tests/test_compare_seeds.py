@@ -36,6 +36,27 @@ def written(folder: Path, seeds: list[int], worst: list[float], **changes: Any) 
     return folder
 
 
+def test_one_answer_takes_the_headline_from_a_difference(tmp_path: Path) -> None:
+    first = written(tmp_path / "at", [0, 1], [0.5, 0.6])
+    other = written(
+        tmp_path / "si", [0, 1], [0.1, 0.1], one_answer={"selected": [0], "last": [], "leaking": []}
+    )
+    document, _ = compare([first, other], tmp_path / "page.md")
+    assert document.headline == "One answer for everything in si: the difference of si to at says little"
+
+
+def test_other_attacks_and_the_same_folder_are_refused(tmp_path: Path) -> None:
+    first, other = (written(tmp_path / name, [0, 1], [0.5, 0.6]) for name in ("at", "si"))
+    with pytest.raises(ValueError, match="got one of them twice"):
+        compare([first, first.parent / "si" / ".." / "at"], tmp_path / "page.md")
+    (other / "seeds.json").write_text((other / "seeds.json").read_text().replace("PGD-20", "FGSM"))
+    with pytest.raises(ValueError, match="same attacks, at has clean, PGD-20, worst case and si clean, FGSM"):
+        compare([first, other], tmp_path / "page.md")
+    (other / "seeds.json").write_text((other / "seeds.json").read_text().replace("worst case", "best case"))
+    with pytest.raises(ValueError, match=r"field results\.selected must be columns, worst case among them"):
+        compare([first, other], tmp_path / "page.md")
+
+
 def test_other_test_images_are_refused(tmp_path: Path) -> None:
     folders = [written(tmp_path / name, [0, 1], [0.25, 0.5]) for name in ("at", "si")]
     for folder, digest in zip(folders, ("ab", "ba"), strict=True):

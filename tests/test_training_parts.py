@@ -65,6 +65,7 @@ def test_eps_warms_up_in_equal_parts() -> None:
         ({"seed": -3}, "seed must be a whole number >= 0, got -3"),
         ({"rate": -0.1}, "rate must be finite and > 0, got -0.1"),
         ({"rate": "a"}, "rate must be a number, got 'a'"),
+        ({"rate": np.float32(-0.5)}, "rate must be finite and > 0, got -0.5"),
         ({"rate": 0.0}, "rate must be finite and > 0, got 0.0: a larger one, as 0.1"),
         ({"momentum": math.nan}, "momentum must be finite and >= 0, got nan"),
         ({"weight_decay": math.inf}, "weight_decay must be finite and >= 0, got inf"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,10 +48,13 @@ def training_of(model: Path) -> Mapping[str, Any] | None:
 def other_ball(model: Path, threat: Threat) -> tuple[str, ...]:
     """A note where a network is attacked within another ball than it was trained for."""
     training = training_of(model)
-    if training is None or training["threat"] == vars(threat):
+    if training is None or training["defense"]["defense"] == "standard":
         return ()
-    own, eps = radius(training["threat"]), training["threat"]["eps"]
+    own = training["threat"]
+    if own["norm"] == threat.norm and math.isclose(own["eps"], threat.eps, rel_tol=1e-5):
+        return ()
+    said = radius(own)
+    eps = said.split()[1] if "/" in said else f"{own['eps']:.6g}"
     return (
-        f"trained for {own}, attacked within {radius(vars(threat))}; for its own: --norm {training['threat']['norm']} "
-        f"--eps {own.split()[1] if '/' in own else f'{eps:g}'}",
+        f"trained for {said}, attacked within {radius(vars(threat))}; for its own: --norm {own['norm']} --eps {eps}",
     )

@@ -72,10 +72,18 @@ def preview(plan: Plan) -> str:
 
     held_out = checked_validation(plan.config, len(plan.dataset))
     images = {"trained on": len(plan.dataset) - held_out, "held out": held_out, "tested on": len(plan.test)}
+    sets = {
+        "data": f"{plan.dataset.name}/{plan.dataset.split}",
+        "test": f"{plan.test.name}/{plan.test.split}",
+    }
     told = {
         "recipe": plan.provenance,
         "architecture": plan.architecture,
+        **sets,
         "images": images,
+        "attacks": [attack.label for attack in plan.attacks],
+        "device": plan.device.type,
+        "speed": plan.speed.settings(),
         "defense": defense_settings(plan.defense),
         "config": plan.config.describe(),
     }

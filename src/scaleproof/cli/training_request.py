@@ -74,6 +74,7 @@ class TrainRequest:
         from scaleproof.evaluator import checked_mode
         from scaleproof.train import Plan
         from scaleproof.training import checks
+        from scaleproof.training.guard import check_guard
 
         check_model(self.model, he=self.he)
         self.check_si()
@@ -90,6 +91,7 @@ class TrainRequest:
         dataset = limited(whole, self.limit)
         test = self.test(whole, dataset)
         checks.check_alike(dataset, test, self.model)
+        check_guard(config, len(dataset))
         held_out = checks.checked_validation(config, len(dataset))
         checks.check_batch(config.batch_size, len(dataset) - held_out)
         seeds = self.seed_list()

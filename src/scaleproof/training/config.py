@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from numbers import Real
 from typing import Literal, Self, get_args
 
 from scaleproof.training.schedule import Schedule, Steps
@@ -46,7 +47,7 @@ class TrainConfig:
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be a whole number >= {least}, got {value}")
         for name in ("rate", "momentum", "weight_decay", "guard_drop"):
-            if not isinstance(getattr(self, name), int | float):
+            if not isinstance(getattr(self, name), Real):  # numpy's numbers, too
                 raise ValueError(f"{name} must be a number, got {getattr(self, name)!r}")
         if not 0 < self.rate < float("inf"):
             raise ValueError(

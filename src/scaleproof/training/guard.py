@@ -8,6 +8,7 @@ from typing import Any
 
 from scaleproof.collapse import Accuracies, collapsed
 from scaleproof.defenses.base import Defense
+from scaleproof.training.checks import checked_validation
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.weights import Best
 
@@ -33,6 +34,14 @@ def fall(
     if not collapsed(before, now, config.guard_drop, count=held_out, eps_share=share):
         return None
     return f"PGD accuracy fell from {before.pgd:.1f} (epoch {best.epoch}) to {now.pgd:.1f}"
+
+
+def check_guard(config: TrainConfig, count: int) -> None:
+    """The guard watches the held-out images."""
+    if config.guard != "off" and checked_validation(config, count) == 0:
+        raise ValueError(
+            f"the guard needs held-out images, {count} images leave none: give guard 'off' (--guard off)"
+        )
 
 
 def current_defense(defense: Defense, config: TrainConfig, number: int, rollbacks: int) -> Defense:

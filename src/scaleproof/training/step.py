@@ -22,7 +22,7 @@ from scaleproof.training.config import TrainConfig
 from scaleproof.training.diverged import masks, numbers, told
 from scaleproof.training.images import Resident
 from scaleproof.training.learner import ModelLearner
-from scaleproof.training.repeatable import watched
+from scaleproof.training.repeatable import Watcher
 from scaleproof.training.sgd import SGD
 from scaleproof.training.totals import Totals
 
@@ -72,6 +72,7 @@ class Stepper:
         captures = speed.graph and self.device.type == "cuda" and group.size == 1
         patience = WATCHED if self.has_chance else 0
         self.graphs = GraphCache(self.device, self.state, patience=patience) if captures else None
+        self.watcher = Watcher(classifier) if captures and self.has_chance else None
 
     def state(self) -> Sequence[Tensor]:
         """Every tensor that a step changes."""
@@ -92,8 +93,9 @@ class Stepper:
             if self.graphs is None:
                 compute(part.rows, part.places, *part.noise)
             else:
-                seen = partial(self.seen, compute)
-                self.graphs(self.variant(defense), seen, part.rows, part.places, *part.noise)
+                variant = self.variant(defense)
+                seen = partial(self.seen, variant, compute)
+                self.graphs(variant, seen, part.rows, part.places, *part.noise)
 
     def variant(self, defense: Defense) -> int:
         """The number of this defense among all that steps had: one of one's own may have no hash."""
@@ -101,14 +103,17 @@ class Stepper:
             self.variants.append(defense)
         return self.variants.index(defense)
 
-    def seen(self, compute: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
+    def seen(
+        self, variant: int, compute: Callable[..., tuple[Tensor, ...]], rows: Tensor, *inputs: Tensor
+    ) -> tuple[Tensor, ...]:
         """The step; where a graph of it would not be the step again there will be none."""
-        if self.graphs is None or self.graphs.failure is not None or not self.has_chance:
-            return compute(*inputs)
-        with watched(self.classifier) as reasons:
-            result = compute(*inputs)
+        if self.graphs is None or self.watcher is None:
+            return compute(rows, *inputs)
+        with self.watcher.watched((variant, len(rows))) as reasons:
+            result = compute(rows, *inputs)
         if reasons:
             self.graphs.give_up(reasons[0])
+            self.watcher = None
         return result
 
     def own_chance(self, key: int) -> AbstractContextManager[None]:

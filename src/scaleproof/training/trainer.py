@@ -41,7 +41,7 @@ from scaleproof.training.checks import (
 from scaleproof.training.clock import Clock
 from scaleproof.training.config import TrainConfig
 from scaleproof.training.diverged import failure, slower
-from scaleproof.training.guard import current_defense, fall
+from scaleproof.training.guard import check_guard, current_defense, fall
 from scaleproof.training.images import Resident, centred_places, generator, random_places, split
 from scaleproof.training.learner import layout
 from scaleproof.training.probe import Probe, Standing
@@ -80,6 +80,7 @@ class Trainer:
         group: Group = ALONE,
     ) -> None:
         check_sets(dataset, test)
+        check_guard(config, len(dataset))
         classifier = as_classifier(classifier)
         self.classifier, self.defense, self.config, self.group = classifier, defense, config, group
         self.folder, self.checkpoint_seconds = Path(folder) if folder else None, checkpoint_seconds
@@ -104,10 +105,6 @@ class Trainer:
         if test is not None and config.test_probe:
             first = test.first(min(config.test_probe, len(test)))
             self.probes["test"] = self.probe(first.batch(0, len(first)), threat, speed)
-        if config.guard != "off" and "validation" not in self.probes:
-            raise ValueError(
-                f"the guard needs held-out images, {len(dataset)} images leave none: give guard 'off' (--guard off)"
-            )
         self.best = {name: Best() for name in self.probes}
         self.history: list[dict[str, Any]] = []
         self.steps_done = self.rollbacks = 0

@@ -55,6 +55,8 @@ def of_seeds(folders: Sequence[Path]) -> bool:
 
 def load_seeds(folders: Sequence[Path]) -> tuple[Seeds, ...]:
     """Read folders that can be compared: under one threat, on as many images, with two seeds in common."""
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise ValueError("each folder of seeds must be another one, got one of them twice: leave it out")
     names = labels(folders, [folder.resolve().name for folder in folders])
     found = tuple(read_seeds(folder / FILE, name) for folder, name in zip(folders, names, strict=True))
     first = found[0]
@@ -73,6 +75,12 @@ def load_seeds(folders: Sequence[Path]) -> tuple[Seeds, ...]:
                 f"trainings over seeds must be measured alike, {first.label} was by {facts[0]} and {other.label} by "
                 f"{facts[1]}: compare their seeds one by one, which says what differs"
             )
+        attacks = [", ".join(one.accuracies["selected"]) for one in (first, other)]
+        if attacks[0] != attacks[1]:
+            raise ValueError(
+                f"trainings over seeds must be measured by the same attacks, {first.label} has {attacks[0]} and "
+                f"{other.label} {attacks[1]}: `scaleproof evaluate` their seeds alike, and compare those"
+            )
     return found
 
 
@@ -89,6 +97,8 @@ def read_seeds(path: Path, label: str) -> Seeds:
                 column.refuse("accuracies", f"one number a seed, {len(seeds)}", list(values))
             by_seed = dict(zip(seeds, values, strict=True))
             accuracies.setdefault(kind, {})[column.text("label")] = by_seed
+        if WORST not in accuracies.get(kind, {}):
+            results.refuse(kind, f"columns, {WORST} among them", sorted(accuracies.get(kind, {})))
     alike = fields.child("one_answer") if "one_answer" in fields.values else None
     return Seeds(
         label=label,
@@ -159,7 +169,13 @@ def claim(first: Seeds, others: Sequence[Seeds]) -> tuple[str, str]:
     found = gap(*(one.accuracies["selected"][WORST] for one in (first, other)))
     size = f"{abs(100 * found.value):.{words.decimals(first.count)}f} points"
     side = "above" if found.value > 0 else "below"
+    alike = [one.label for one in (first, other) if one.one_answer["selected"]]
     facts = f"{points(found.value, first.count)} points, 95% interval {spread_text(found, first.count)}"
+    if alike:
+        return (
+            f"One answer for everything in {' and '.join(alike)}: the difference of {other.label} to {first.label} "
+            "says little"
+        ), f"{facts}, n = {first.count}"
     return (
         f"{other.label} lies {size} {side} {first.label} in the worst case"
         if is_shown(found)
