@@ -111,7 +111,7 @@ def test_a_ball_that_grows_and_images_as_they_are() -> None:
 
 
 def test_layers_that_draw() -> None:
-    assert same_both_ways(dropping, chosen("at"))
+    assert same_both_ways(partial(always, Dropping), chosen("at"))
 
 
 @pytest.mark.parametrize(
@@ -140,29 +140,15 @@ def test_what_a_graph_could_not_repeat_is_not_captured(network: type[WithoutNorm
     assert f"graph capture failed, eager in its place: {reason}" in "; ".join(notes[0]["notes"])  # type: ignore[call-overload]
 
 
-def dropping() -> Classifier:
+def always(network: type[WithoutNorm]) -> Classifier:
+    """The same weights every time."""
     torch.manual_seed(3)
-    return as_classifier(Dropping())
+    return as_classifier(network())
 
 
-def showing() -> Classifier:
-    torch.manual_seed(3)
-    return as_classifier(Showing())
-
-
-def missing() -> Classifier:
-    torch.manual_seed(3)
-    return as_classifier(Missing())
-
-
-def caching() -> Classifier:
-    torch.manual_seed(3)
-    return as_classifier(Caching())
-
-
-@pytest.mark.parametrize("make", [showing, missing, caching])
-def test_networks_that_keep_what_no_pass_reads_or_changes(make: Callable[[], Classifier]) -> None:
-    assert same_both_ways(make, chosen("standard"))
+@pytest.mark.parametrize("network", [Showing, Missing, Caching])
+def test_networks_that_keep_what_no_pass_reads_or_changes(network: type[WithoutNorm]) -> None:
+    assert same_both_ways(partial(always, network), chosen("standard"))
 
 
 def test_a_defense_without_a_hash() -> None:

@@ -69,8 +69,6 @@ class TrainRequest:
     def plans(self, device: Any) -> list[Plan]:
         """One plan a seed, every word checked."""
         from scaleproof.attacks import suite
-        from scaleproof.cli.setup import limited
-        from scaleproof.data import load
         from scaleproof.evaluator import checked_mode
         from scaleproof.train import Plan
         from scaleproof.training import checks
@@ -87,10 +85,7 @@ class TrainRequest:
         checks.plain_settings(defense)
         attacks = suite(self.attacks, checks.probe_threat(defense))
         checked_mode(attacks.preset.mode, attacks)  # now, not after the training
-        whole = load(self.data, split="train", folder=self.data_folder)
-        dataset = limited(whole, self.limit)
-        test = self.test(whole, dataset)
-        checks.check_alike(dataset, test, self.model)
+        dataset, test = self.images()
         check_guard(config, len(dataset))
         held_out = checks.checked_validation(config, len(dataset))
         checks.check_batch(config.batch_size, len(dataset) - held_out)
@@ -138,6 +133,18 @@ class TrainRequest:
             seed = f"seed-{plan.config.seed}-" if seeds > 1 else ""
             return plan.folder.with_name(f"{plan.folder.name}-{seed}{settings_digest(plan.settings())[:8]}")
         return plan.folder / f"seed-{plan.config.seed}" if seeds > 1 else plan.folder
+
+    def images(self) -> tuple[Dataset, Dataset]:
+        """Images to train on and to test on, which fit each other."""
+        from scaleproof.cli.setup import limited
+        from scaleproof.data import load
+        from scaleproof.training.checks import check_alike
+
+        whole = load(self.data, split="train", folder=self.data_folder)
+        dataset = limited(whole, self.limit)
+        test = self.test(whole, dataset)
+        check_alike(dataset, test, self.model)
+        return dataset, test
 
     def test(self, *training: Dataset) -> Dataset:
         """Test images, which must not be those that are trained on, nor those of the whole training set."""
