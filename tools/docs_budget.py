@@ -26,6 +26,21 @@ def budget(machine: str) -> str:
     return "\n".join(parts)
 
 
+def nearest() -> str:
+    """What searching the nearest tenth alone costs on a ResNet-18, and how often it differs from AutoAttack."""
+    record = read("benchmarks/budget-mart-h200.json")
+    (model,) = record["models"]
+    rows = [row for row in model["rows"] if row["recipe"].startswith("nearest 10%")]
+    shares = [100 * passes(row) / passes(model["standard"]) for row in rows]
+    most = max(row["beside_standard"]["lost"] + row["beside_standard"]["won"] for row in rows)
+    seeds = ", ".join(str(seed) for seed in record["seeds"])
+    return (
+        f"The nearest tenth alone, on `{model['model']}`: {min(shares):.1f} to {max(shares):.1f}% of AutoAttack's "
+        f"passes, another verdict than AutoAttack's on at most {most} of {record['images']:,} images "
+        f"(seeds {seeds}; {record['hardware']['name']}, commit {record['commit']}).\n"
+    )
+
+
 def standards(record: dict[str, Any]) -> str:
     lines = [
         [

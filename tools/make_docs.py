@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from docs_attacks import autoattack_line, differences, growth, near_misses, parity, suites, without_gradients
-from docs_budget import budget, rankings
+from docs_budget import budget, nearest, rankings
 from docs_museum import annex, annex_first, check_cost, limits, museum
 from docs_objectives import objectives
 from docs_parts import RESULTS, ROOT, percent, provenance, read, table
@@ -173,6 +173,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "objectives": objectives,
     "budget": lambda: budget("h200"),
     "budget-small": lambda: budget("cpu"),
+    "nearest": nearest,
     "rankings": rankings,
     "training-speed": training_speed,
     "precisions": precisions,

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -173,11 +174,22 @@ class Session:
         if sha256 not in self.evaluations:  # the selected weights may be the last ones, too
             settings: dict[str, Any] = {"seed": plan.config.seed, "speed": plan.speed}
             settings["progress"] = lambda step: attacked(plan, kind, step)
-            self.evaluations[sha256] = evaluate(measured, plan.test, plan.attacks, **settings)
-            self.evaluations[sha256] = with_overlap(self.evaluations[sha256], plan)
+            found = evaluate(measured, plan.test, plan.attacks, **settings)
+            self.evaluations[sha256] = replace(found, findings=(*found.findings, *self.overlap))
         found = self.evaluations[sha256]
         write_arrays(plan.folder / f"verdicts-{kind}.npz", found.arrays())
         return {"epoch": epoch, "file": FILES[kind], "weights_sha256": sha256, "evaluation": found.as_json()}
+
+    @cached_property
+    def overlap(self) -> tuple[Finding, ...]:
+        """A finding where test images were trained on."""
+        test = self.plan.test
+        shared = test.shared_with(self.plan.dataset)
+        meaning = (
+            f"{shared} of the {len(test)} test images are among the training images, pixel by pixel: accuracy on them "
+            "says little of others"
+        )
+        return (Finding(name="seen", severity="warning", meaning=meaning),) if shared else ()
 
     def run_json(self) -> dict[str, object]:
         return {
@@ -191,20 +203,6 @@ class Session:
             "settings_sha256": settings_digest(self.settings),
             "seconds": self.trainer.elapsed,
         }
-
-
-def with_overlap(evaluation: Evaluation, plan: Plan) -> Evaluation:
-    """The evaluation, with a finding where images that it counts were trained on."""
-    shared = plan.test.shared_with(plan.dataset)
-    if not shared:
-        return evaluation
-    meaning = (
-        f"{shared} of the {len(plan.test)} test images are among the training images, pixel by pixel: accuracy on them "
-        "says little of others"
-    )
-    return replace(
-        evaluation, findings=(*evaluation.findings, Finding(name="seen", severity="warning", meaning=meaning))
-    )
 
 
 def train(
